@@ -246,14 +246,9 @@ def _own(folder: Path) -> None:
 
 def _run(command: list[str], folder: Path) -> None:
     done = subprocess.run(
-        [_program(command[0]), *command[1:]],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=folder,
-        **user_of_postgres(),
-    )
+        [_program(command[0]), *command[1:]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+        cwd=folder, **user_of_postgres(),
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 

@@ -142,13 +142,9 @@ class Answers:
         result = model.query(rows)
         numbers = result.labels if result.probabilities is None else result.probabilities
         return cls(
-            len(model.samples_),
-            result.labels.tolist(),
-            numbers.tolist(),
-            model.digest() if with_digest else None,
-            unseen_answers(model, rows),
-            explained_answers(model, rows),
-        )
+            len(model.samples_), result.labels.tolist(), numbers.tolist(), model.digest() if with_digest else None,
+            unseen_answers(model, rows), explained_answers(model, rows),
+        )  # fmt: skip
 
 
 @dataclass
@@ -340,21 +336,17 @@ READS: dict[str, Callable[[Round, Path], See]] = {
     "frozen": _plain(lambda model, rows: model.query(rows, frozen=True).labels.tolist(), lambda a: a.labels),
     "predict one row": _plain(lambda model, rows: model.predict(rows[:1]).tolist(), lambda a: a.labels[:1]),
     "unseen": _plain(
-        lambda model, rows: model.unchanged(lambda: unseen_answers(model, rows)), lambda answers: answers.unseen
+        lambda model, rows: model.unchanged(lambda: unseen_answers(model, rows)),
+        lambda answers: answers.unseen,
     ),
     "explained": _plain(
-        lambda model, rows: model.unchanged(lambda: explained_answers(model, rows)), lambda answers: answers.explained
+        lambda model, rows: model.unchanged(lambda: explained_answers(model, rows)),
+        lambda answers: answers.explained,
     ),
     "n_samples_": _plain(lambda model, rows: model.n_samples_, lambda answers: answers.n_samples),
-    "digest": _read_digest,
-    "save": _read_file,
-    "pickle": _read_pickle,
-    "copy": _read_copy,
-    "verify": _read_verdict,
-    "influence": _read_influence,
-    "resolve": _resolve,
-    "properties": _read_properties,
-}
+    "digest": _read_digest, "save": _read_file, "pickle": _read_pickle, "copy": _read_copy, "verify": _read_verdict,
+    "influence": _read_influence, "resolve": _resolve, "properties": _read_properties,
+}  # fmt: skip
 
 
 def crowds(n_jobs: int | None) -> list[Crowd]:

@@ -88,19 +88,14 @@ def notes(server: Running, kind: str, task: str) -> dict[str, Any]:
     ledger = optional(server, "/ledger?limit=1000")
     keys = optional(server, "/ledger/keys") or optional(server, "/keys")
     return {
-        "kind": kind,
-        "task": task,
-        "model_version": model["model_version"],
-        "parameters": model["parameters"],
-        "samples": ask(server, "GET", "/samples?limit=1000")["samples"],
-        "asked": ASKED,
+        "kind": kind, "task": task, "model_version": model["model_version"], "parameters": model["parameters"],
+        "samples": ask(server, "GET", "/samples?limit=1000")["samples"], "asked": ASKED,
         "answered": ask(server, "POST", "/predict", {"instances": ASKED}),
-        "ledger": [] if ledger is None else ledger["entries"],
-        "case": CASE,
+        "ledger": [] if ledger is None else ledger["entries"], "case": CASE,
         "erasures": [] if ledger is None else ask(server, "GET", f"/erasures?ref={CASE}")["erasures"],
         "keys": [] if keys is None else keys["keys"],
         "erased": ["sample-5", "sample-6", "sample-7", "sample-10", "sample-11", "sample-60"],
-    }
+    }  # fmt: skip
 
 
 def pack(name: str, folder: Path, document: dict[str, Any]) -> Path:

@@ -35,11 +35,9 @@ def rows() -> list[list[Any]]:
 
 def schema(task: Task) -> Schema:
     columns = (
-        Column("number", ColumnType.NUMERIC),
-        Column("wide", ColumnType.NUMERIC, "float64"),
-        Column("colour", ColumnType.CATEGORICAL),
-        Column("truth", ColumnType.BOOLEAN),
-    )
+        Column("number", ColumnType.NUMERIC), Column("wide", ColumnType.NUMERIC, "float64"),
+        Column("colour", ColumnType.CATEGORICAL), Column("truth", ColumnType.BOOLEAN),
+    )  # fmt: skip
     label_type = LabelType.STRING if task is Task.CLASSIFICATION else LabelType.NUMBER
     return Schema(columns, task, label_type, named=True)
 

@@ -42,20 +42,16 @@ class Case:
     def schema(self) -> Schema:
         is_wide = self.task is Task.CLASSIFICATION if self.is_wide is None else self.is_wide
         columns = (
-            Column("a", ColumnType.NUMERIC),
-            Column("b", ColumnType.CATEGORICAL),
-            Column("c", ColumnType.NUMERIC, "float64" if is_wide else "float32"),
-            Column("d", ColumnType.BOOLEAN),
-        )
+            Column("a", ColumnType.NUMERIC), Column("b", ColumnType.CATEGORICAL),
+            Column("c", ColumnType.NUMERIC, "float64" if is_wide else "float32"), Column("d", ColumnType.BOOLEAN),
+        )  # fmt: skip
         return Schema(columns, self.task, LabelType.STRING if self.task is Task.CLASSIFICATION else LabelType.NUMBER)
 
     def row(self, rng: random.Random) -> list[Any]:
         return [
-            rng.choice([None, rng.gauss(0, 1), float(rng.randrange(4))]),
-            rng.choice(["red", "green", "blue", None]),
-            rng.random() * 1e6,
-            rng.choice([True, False, None]),
-        ]
+            rng.choice([None, rng.gauss(0, 1), float(rng.randrange(4))]), rng.choice(["red", "green", "blue", None]),
+            rng.random() * 1e6, rng.choice([True, False, None]),
+        ]  # fmt: skip
 
     def samples(self, n: int = 70, seed: int = 0) -> tuple[list[list[Any]], list[Any]]:
         rng = random.Random(seed)

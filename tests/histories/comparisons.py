@@ -418,11 +418,9 @@ class OnlineOracle(Twin):
         super().fitted()
         world, held = self.player.world, self.player.held
         self.slow = online_oracle.OnlineBoosting(
-            online_oracle.Parameters(**world.parameters),
-            world.columns,
-            world.task,
+            online_oracle.Parameters(**world.parameters), world.columns, world.task,
             grows_for_batches=world.tuning.get("replant_share", math.inf) != math.inf,
-        )
+        )  # fmt: skip
         self.slow.samples = {name: self.sample(name) for name in held}
         if held:
             self.slow.grow()

@@ -142,27 +142,21 @@ def forest_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, An
         "n_estimators": choose.integer(1, 8),
         "occurrence": choose.one([1.0, 0.75, 0.5] if deep else [1.0, 0.5, 0.34, 0.2, 0.01]),
         "max_depth": choose.one([None] if deep else [None, 1, 2, 4]),
-        "min_samples_split": choose.one([2, 2, 3] if deep else [2, 3, 5, 10]),
-        "n_thresholds": choose.integer(1, 6),
-        "max_features": choose.integer(1, choose.one([1, len(world.columns)])),
-        "criterion": choose.one(criteria),
-        "lazy": choose.one([True, True, False]),
-        "disclosure": choose.one(["standard", "standard", "low"]),
+        "min_samples_split": choose.one([2, 2, 3] if deep else [2, 3, 5, 10]), "n_thresholds": choose.integer(1, 6),
+        "max_features": choose.integer(1, choose.one([1, len(world.columns)])), "criterion": choose.one(criteria),
+        "lazy": choose.one([True, True, False]), "disclosure": choose.one(["standard", "standard", "low"]),
         "random_state": choose.integer(0, 2 ** choose.one([2, 32, 62])),
-    }
+    }  # fmt: skip
 
 
 def tree_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
     """Arguments of DynamicTreeClassifier of all kinds, most of them outside of Theorem 3.2."""
     return {
-        "max_depth": choose.one([None, 10, 10, 4, 2, 1, 0]),
-        "pruning_size": choose.one([1, 1, 1, 2, 5]),
-        "alpha": choose.one([0.0, 0.0, 0.0, 0.1, 0.4]),
-        "beta": choose.one([0.0, 0.0, 0.2]),
-        "epsilon": choose.one([0.0, 0.05, 0.1, 0.1, 0.3, 1.0, 2.0]),
-        "lazy": choose.one([False, False, True]),
+        "max_depth": choose.one([None, 10, 10, 4, 2, 1, 0]), "pruning_size": choose.one([1, 1, 1, 2, 5]),
+        "alpha": choose.one([0.0, 0.0, 0.0, 0.1, 0.4]), "beta": choose.one([0.0, 0.0, 0.2]),
+        "epsilon": choose.one([0.0, 0.05, 0.1, 0.1, 0.3, 1.0, 2.0]), "lazy": choose.one([False, False, True]),
         "window": choose.one([None, None, None, 1, 8, 30]),
-    }
+    }  # fmt: skip
 
 
 def feasible_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
@@ -170,27 +164,20 @@ def feasible_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, 
     k, alpha, beta = choose.one([1, 1, 2, 5, 20]), choose.one([0.05, 0.1, 0.2, 0.4]), choose.one([0.1, 0.2, 0.3, 0.45])
     bound = min(1 / (k + 1), alpha / 5, beta / 12.5)
     return {
-        "max_depth": choose.one([None, 10, 4, 2, 1]),
-        "pruning_size": k,
-        "alpha": alpha,
-        "beta": beta,
-        "epsilon": choose.one([None, None, 0.999 * bound, 0.5 * bound]),
-        "lazy": choose.one([False, False, True]),
+        "max_depth": choose.one([None, 10, 4, 2, 1]), "pruning_size": k, "alpha": alpha, "beta": beta,
+        "epsilon": choose.one([None, None, 0.999 * bound, 0.5 * bound]), "lazy": choose.one([False, False, True]),
         "window": choose.one([None, None, None, 100]),
-    }
+    }  # fmt: skip
 
 
 def boosted_parameters(choose: Chooser) -> dict[str, Any]:
     """Arguments that both kinds of boosting have."""
     return {
-        "n_estimators": choose.integer(1, 6),
-        "learning_rate": choose.one([0.1, 0.3, 1.0]),
-        "max_bins": choose.one([2, 4, 17, 255]),
-        "split_sampling": choose.one([0.1, 0.5, 1.0]),
-        "l2_regularization": choose.one([0.0, 0.5, 1.0]),
-        "min_child_weight": choose.one([0.0, 0.2, 1.0, 3.0]),
+        "n_estimators": choose.integer(1, 6), "learning_rate": choose.one([0.1, 0.3, 1.0]),
+        "max_bins": choose.one([2, 4, 17, 255]), "split_sampling": choose.one([0.1, 0.5, 1.0]),
+        "l2_regularization": choose.one([0.0, 0.5, 1.0]), "min_child_weight": choose.one([0.0, 0.2, 1.0, 3.0]),
         "random_state": choose.integer(0, 2 ** choose.one([2, 32, 62])),
-    }
+    }  # fmt: skip
 
 
 def asked_loss(choose: Chooser, world: World, losses: Sequence[str] = LOSSES) -> dict[str, Any]:
@@ -215,15 +202,12 @@ def asked_constraints(choose: Chooser, world: World, shares: Sequence[bool] = (F
 def quantised_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
     """Arguments of IncrementalBoosting*."""
     return {
-        **boosted_parameters(choose),
-        "max_depth": choose.one([1, 2, 3, 3, 5, 8]),
+        **boosted_parameters(choose), "max_depth": choose.one([1, 2, 3, 3, 5, 8]),
         "quantization": choose.one(["auto", "auto", (0.25, 0.125), (0.00390625, 0.00390625), (1.0, 1.0)]),
-        "early_stopping": choose.one([None, None, None, 1, 2]),
-        "validation_fraction": choose.one([0.1, 0.5]),
-        "category_statistics": choose.one([None, 32, 1, 2, 3]),
-        **asked_loss(choose, world),
+        "early_stopping": choose.one([None, None, None, 1, 2]), "validation_fraction": choose.one([0.1, 0.5]),
+        "category_statistics": choose.one([None, 32, 1, 2, 3]), **asked_loss(choose, world),
         **asked_constraints(choose, world),
-    }
+    }  # fmt: skip
 
 
 def regional_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
@@ -239,11 +223,9 @@ def presorted_parameters(choose: Chooser, world: World, deep: bool) -> dict[str,
 def online_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
     """Arguments of OnlineBoosting*."""
     return {
-        **boosted_parameters(choose),
-        "max_leaf_nodes": choose.one([2, 3, 5, 20]),
-        "robustness": choose.one([0.0, 0.1, 0.3, 1.0]),
-        **asked_loss(choose, world),
-    }
+        **boosted_parameters(choose), "max_leaf_nodes": choose.one([2, 3, 5, 20]),
+        "robustness": choose.one([0.0, 0.1, 0.3, 1.0]), **asked_loss(choose, world),
+    }  # fmt: skip
 
 
 def constrained_parameters(choose: Chooser, world: World, deep: bool) -> dict[str, Any]:
@@ -368,33 +350,25 @@ _QUANTISED = Kind(
 )  # fmt: skip
 _PRESORTED = Kind(
     "presorted", "incremental-boosting", comparisons.FreshFit, presorted_parameters, _BOOSTED_WORLDS, _BOOSTED,
-    tuned_presorted, {"most_bins": [presorted_table.MOST_BINS, 0, 5]},
-    outcome=comparisons.outcome_of_presorted,
-    outcomes=frozenset({"nodes kept", "nodes changed", "roots changed"}),
-    has_weights=True,
+    tuned_presorted, {"most_bins": [presorted_table.MOST_BINS, 0, 5]}, outcome=comparisons.outcome_of_presorted,
+    outcomes=frozenset({"nodes kept", "nodes changed", "roots changed"}), has_weights=True,
 )  # fmt: skip
 _ONLINE = Kind(
-    "online", "online-boosting", comparisons.Twin, constrained_parameters, _BOOSTED_WORLDS, _BOOSTED,
-    tuned_online, {"replant_share": [math.inf, math.inf, 0.2]},
-    outcome=comparisons.outcome_of_online,
-    outcomes=frozenset({"splits kept", "subtrees retrained", "all grown again"}),
-    has_weights=True,
+    "online", "online-boosting", comparisons.Twin, constrained_parameters, _BOOSTED_WORLDS, _BOOSTED, tuned_online,
+    {"replant_share": [math.inf, math.inf, 0.2]}, outcome=comparisons.outcome_of_online,
+    outcomes=frozenset({"splits kept", "subtrees retrained", "all grown again"}), has_weights=True,
 )  # fmt: skip
 ROWS = (
     Kind(
         "forest", "forest", comparisons.ForestOracle, forest_parameters, ("shallow", "deep"),
         (FOREST, FOREST, (*FOREST, *ANY, *RARE)), tuned_forest,
         {
-            "counters_from": [2, 2, 5, 12, MANY],
-            "replant_share": [math.inf, math.inf, 0.3, 0.08],
-            "n_chosen": [2, 4, 8, CHOSEN],
-            "most_counters": [2, 3, ForestEngine.most_counters],
+            "counters_from": [2, 2, 5, 12, MANY], "replant_share": [math.inf, math.inf, 0.3, 0.08],
+            "n_chosen": [2, 4, 8, CHOSEN], "most_counters": [2, 3, ForestEngine.most_counters],
         },
         has_weights=True,
     ),
-    _TREE,
-    replace(_TREE, name="feasible", parameters=feasible_parameters),
-    _QUANTISED,
+    _TREE, replace(_TREE, name="feasible", parameters=feasible_parameters), _QUANTISED,
     replace(
         _QUANTISED, name="quantised oracle", oracle=quantised,
         tuning={**_QUANTISED.tuning, "least_size": [split.LEAST_SIZE, 1, 3], "large_size": [split._LARGE_SIZE, 5]},
@@ -403,9 +377,7 @@ ROWS = (
         _QUANTISED, name="regions", parameters=regional_parameters, worlds=("many",), mixtures=(SINGLE,),
         tasks=("classification", "regression"), tuning={"least_size": [4, 5, 6, 7], "weak": [regions._WEAK, 8.0, 4.0]},
     ),
-    _PRESORTED,
-    replace(_PRESORTED, name="presorted oracle", oracle=presorted),
-    _ONLINE,
+    _PRESORTED, replace(_PRESORTED, name="presorted oracle", oracle=presorted), _ONLINE,
     replace(_ONLINE, name="online oracle", comparison=comparisons.OnlineOracle, parameters=online_parameters),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in ROWS}

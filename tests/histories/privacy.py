@@ -38,17 +38,12 @@ from oubli.core.planning import KEEP
 
 SCHEMA = Schema(
     (Column("a", ColumnType.NUMERIC), Column("b", ColumnType.CATEGORICAL), Column("c", ColumnType.BOOLEAN)),
-    Task.CLASSIFICATION,
-    LabelType.STRING,
-    label_name="y",
-    named=True,
-)
+    Task.CLASSIFICATION, LabelType.STRING, label_name="y", named=True,
+)  # fmt: skip
 PARAMETERS: dict[str, dict[str, Any]] = {
-    "forest": {"n_estimators": 4},
-    "incremental-boosting": {"n_estimators": 3, "max_depth": 2},
-    "online-boosting": {"n_estimators": 3, "max_leaf_nodes": 3},
-    "tree": {},
-}
+    "forest": {"n_estimators": 4}, "incremental-boosting": {"n_estimators": 3, "max_depth": 2},
+    "online-boosting": {"n_estimators": 3, "max_leaf_nodes": 3}, "tree": {},
+}  # fmt: skip
 N_SUBJECTS = 12
 GRACE = 3_600_000  # milliseconds for which an erased id does not come back by itself
 _BEGIN = 1_700_000_000_000
@@ -263,15 +258,11 @@ class PrivacyPlayer:
         subjects = [one.subject for one in samples.values() if one.subject is not None]
         periods = {self.rng.choice(subjects): self.period()} if subjects and self.rng.random() < 0.2 else {}
         sent = NewSamples(
-            [list(one.row) for one in samples.values()],
-            [one.label for one in samples.values()],
-            list(samples),
-            [one.subject for one in samples.values()],
-            [one.expires for one in samples.values()],
-            [readd] * len(samples),
-            periods,
+            [list(one.row) for one in samples.values()], [one.label for one in samples.values()], list(samples),
+            [one.subject for one in samples.values()], [one.expires for one in samples.values()],
+            [readd] * len(samples), periods,
             {i: one.weight for i, one in enumerate(samples.values()) if one.weight != 1},
-        )
+        )  # fmt: skip
         token = logs.request_id.set(request)
         try:
             await self._add(samples, sent, readd)
@@ -599,22 +590,11 @@ class PrivacyPlayer:
     def operations(self) -> tuple[tuple[int, Callable[[], Coroutine[Any, Any, None]]], ...]:
         is_full = len(self.truth.held) > _MOST_HELD
         return (
-            (6 if is_full else 30, self.add),
-            (14, self.rectify),
-            (12, self.delete_ids),
-            (8 if is_full else 2, self.delete_subjects),
-            (10, self.restrict),
-            (12, self.release),
-            (6, self.retain),
-            (8, self.wait),
-            (3, self.export),
-            (2, self.download),
-            (2, self.restore),
-            (1, self.fit),
-            (1, self.verify),
-            (1, self.stop),
-            (2, self.kill),
-        )
+            (6 if is_full else 30, self.add), (14, self.rectify), (12, self.delete_ids),
+            (8 if is_full else 2, self.delete_subjects), (10, self.restrict), (12, self.release), (6, self.retain),
+            (8, self.wait), (3, self.export), (2, self.download), (2, self.restore), (1, self.fit), (1, self.verify),
+            (1, self.stop), (2, self.kill),
+        )  # fmt: skip
 
     async def play(self, n: int) -> None:
         """Do so many operations."""

@@ -35,21 +35,15 @@ def neighbours(value: float, n: int, kind: type[Any]) -> list[float]:
 
 
 FLOAT32_VALUES: dict[str, list[Any]] = {
-    "few": [0.0, 1.0, 2.0],
-    "integers": [-3, -1, 0, 1, 2, 4, 2**24],
-    "constant": [7.25],
-    "nearly constant": [3.5] * 7 + [4.5],
-    "nearly always missing": [None] * 6 + [3.5, 3.5, 4.5],
-    "signed zeros": [-0.0, 0.0, -1.5],
-    "adjacent at 1": neighbours(1.0, 4, np.float32),
-    "adjacent at 2^24": neighbours(2.0**24, 3, np.float32),
-    "adjacent below 0": neighbours(-3e-45, 5, np.float32),
-    "extreme": [-FLOAT32_MAX, FLOAT32_MAX, 0.0, 1.0],
-    "largest": neighbours(-FLOAT32_MAX, 3, np.float32),
+    "few": [0.0, 1.0, 2.0], "integers": [-3, -1, 0, 1, 2, 4, 2**24], "constant": [7.25],
+    "nearly constant": [3.5] * 7 + [4.5], "nearly always missing": [None] * 6 + [3.5, 3.5, 4.5],
+    "signed zeros": [-0.0, 0.0, -1.5], "adjacent at 1": neighbours(1.0, 4, np.float32),
+    "adjacent at 2^24": neighbours(2.0**24, 3, np.float32), "adjacent below 0": neighbours(-3e-45, 5, np.float32),
+    "extreme": [-FLOAT32_MAX, FLOAT32_MAX, 0.0, 1.0], "largest": neighbours(-FLOAT32_MAX, 3, np.float32),
     "denormal": [float(np.float32(1.4e-45 * i)) for i in (-2, 0, 1, 3)],
     "spread": [float(np.float32(x)) for x in (-2.7, -0.31, 0.04, 0.5, 0.77, 1.9, 3.3, 150.0)],
     "rounded at the door": [0.1, 0.10000000149011612, 0.2, 1 / 3],
-}
+}  # fmt: skip
 FLOAT64_VALUES: dict[str, list[Any]] = {
     "integers beyond float32": [2**24 + 1, 2**24 + 2, 2**53 - 1, -(2**53) + 1],
     "adjacent at 1": neighbours(1.0, 4, np.float64),
@@ -57,40 +51,25 @@ FLOAT64_VALUES: dict[str, list[Any]] = {
     "tenths": [0.1, 0.2, 0.3, 0.1 + 0.2],
 }
 CATEGORIES: dict[str, list[Any]] = {
-    "one": ["only"],
-    "nearly one": ["usual"] * 7 + ["odd"],
-    "two": ["yes", "no"],
-    "few": ["a", "b", "c", "d"],
-    "many": [f"shop {i}" for i in range(40)],
-    "codes": [1, 2, 3.0, "4", 10],
+    "one": ["only"], "nearly one": ["usual"] * 7 + ["odd"], "two": ["yes", "no"], "few": ["a", "b", "c", "d"],
+    "many": [f"shop {i}" for i in range(40)], "codes": [1, 2, 3.0, "4", 10],
     "awkward": [" ", "1", 1, 1.5, True, "True", "None", "nan", "é", "e\u0301", "\U0001f600"],
-}
+}  # fmt: skip
 BOOLEANS: dict[str, list[Any]] = {"both": [True, False], "numbers": [0, 1], "constant": [True]}
 
 # label type -> values
 CLASSES: dict[str, tuple[str, list[Any]]] = {
-    "one class": ("integer", [3]),
-    "two": ("integer", [0, 1]),
-    "unbalanced": ("integer", [0] * 11 + [1]),
-    "words": ("string", ["no", "yes"]),
-    "many": ("integer", list(range(7))),
-    "booleans": ("boolean", [True, False]),
-    "numbers": ("number", [-1.5, 0.0, 2.0]),
-    "mixed": ("scalar", ["a", 1, 2.5, True, "1", 0]),
+    "one class": ("integer", [3]), "two": ("integer", [0, 1]), "unbalanced": ("integer", [0] * 11 + [1]),
+    "words": ("string", ["no", "yes"]), "many": ("integer", list(range(7))), "booleans": ("boolean", [True, False]),
+    "numbers": ("number", [-1.5, 0.0, 2.0]), "mixed": ("scalar", ["a", 1, 2.5, True, "1", 0]),
     "rare words": ("string", ["b"] * 6 + ["a", "c", "ä", "Z"]),
-}
+}  # fmt: skip
 TARGETS: dict[str, list[float]] = {
-    "ties": [1.0, 2.0, 3.0],
-    "zeros": [0.0, -0.0],
-    "mostly zero": [0.0] * 5 + [1.0, -1.0],
-    "one value": [2.5],
-    "negative": [-3.5, -2.0, -0.25, 1.0],
-    "outlier": [0.1, 0.2, 0.35, 0.5, 0.7, 1e9],
-    "at the scale's edge": [15.9, 16.0, 16.000000000000004, -16.0, 1.0, 300.0],
-    "tiny": [1e-310, 3e-310, 0.0, 5e-324],
-    "huge": [1e300, -1.7e308, 5.0],
-    "spread": [round(0.37 * i * i - 2 * i, 3) for i in range(12)],
-}
+    "ties": [1.0, 2.0, 3.0], "zeros": [0.0, -0.0], "mostly zero": [0.0] * 5 + [1.0, -1.0], "one value": [2.5],
+    "negative": [-3.5, -2.0, -0.25, 1.0], "outlier": [0.1, 0.2, 0.35, 0.5, 0.7, 1e9],
+    "at the scale's edge": [15.9, 16.0, 16.000000000000004, -16.0, 1.0, 300.0], "tiny": [1e-310, 3e-310, 0.0, 5e-324],
+    "huge": [1e300, -1.7e308, 5.0], "spread": [round(0.37 * i * i - 2 * i, 3) for i in range(12)],
+}  # fmt: skip
 
 N_PHASES = 3
 UNSEEN: dict[str, Any] = {"categorical": "never seen", "numeric": 0.75, "boolean": False}

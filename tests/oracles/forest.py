@@ -32,23 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.oracles.common import (
-    WORD,
-    Column,
-    canonical_classes,
-    cell,
-    combine,
-    hash_bytes,
-    mix,
-    quantised,
-    sample_key,
-    scale_exponent,
-    shuffled,
-    threshold_type,
-    top_bit,
-    tree_key,
-    unit,
-)
+from tests.oracles import common
 
 Node = dict[str, Any]
 Rule = dict[str, Any]
@@ -83,7 +67,7 @@ class Forest:
     """The result: one nested dict a tree (None: no samples), and what reading them needs."""
 
     parameters: Parameters
-    columns: tuple[Column, ...]
+    columns: tuple[common.Column, ...]
     task: str
     classes: tuple[Any, ...]
     exponent: int
@@ -109,25 +93,25 @@ def occurrences(n_estimators: int, occurrence: float) -> int:
     return min(n_estimators, max(1, math.ceil(occurrence * n_estimators - 1e-9)))
 
 
-def hash_of_values(cells: Sequence[Any], columns: Sequence[Column]) -> int:
+def hash_of_values(cells: Sequence[Any], columns: Sequence[common.Column]) -> int:
     """What draws the trees of a row with low disclosure: its numbers as float32 has them, its categories' hashes."""
     key = 0
     for value, column in zip(cells, columns, strict=True):
         if column.type == "categorical":
-            key = combine(key, value)
+            key = common.combine(key, value)
         elif value is None:
-            key = combine(key, WORD - 1)
+            key = common.combine(key, common.WORD - 1)
         else:
             sign, exponent, bits = float32_parts(value)
             if exponent == 255:
-                key = combine(key, WORD - 2 - (sign == 0))
+                key = common.combine(key, common.WORD - 2 - (sign == 0))
                 continue
             # As a fraction from 1/2 to 1 in units of 2**-53, and a power of two.
             digits = bits + (exponent > 0) * 2**23
             shift = 53 - digits.bit_length()
             power = 0 if digits == 0 else max(exponent, 1) - 150 + digits.bit_length()
             fraction = (digits << shift) * (-1) ** sign if digits else 0
-            key = combine(combine(key, fraction % WORD), 4096 + power)
+            key = common.combine(common.combine(key, fraction % common.WORD), 4096 + power)
     return key
 
 
@@ -140,9 +124,9 @@ def float32_parts(value: float) -> tuple[int, int, int]:
 
 def drawn_of(hashed: int, parameters: Parameters) -> tuple[list[int], list[int]]:
     """The trees that hold a sample, decided by the hash of its id, or of its values with low disclosure; the others."""
-    key = sample_key(parameters.seed, hashed)
+    key = common.sample_key(parameters.seed, hashed)
     k = occurrences(parameters.n_estimators, parameters.occurrence)
-    order = shuffled(parameters.n_estimators, k, lambda i: combine(key, i))
+    order = common.shuffled(parameters.n_estimators, k, lambda i: common.combine(key, i))
     return order[:k], order[k:]
 
 
@@ -166,8 +150,8 @@ def amount_of(samples: Sequence[_Sample]) -> int:
 
 def attribute_order(node_key: int, n_features: int) -> list[int]:
     """All attributes in the node's own order."""
-    key = combine(node_key, 2)
-    return shuffled(n_features, n_features, lambda i: combine(key, i))
+    key = common.combine(node_key, 2)
+    return common.shuffled(n_features, n_features, lambda i: common.combine(key, i))
 
 
 def is_constant(samples: Sequence[_Sample], attribute: int) -> bool:
@@ -180,13 +164,13 @@ CHOSEN = 32
 
 def chosen_of(node_key: int, samples: Sequence[_Sample]) -> list[_Sample]:
     """The samples that decide which candidates there are: those with small hashes, some 16 to 32 of a large node."""
-    size = 1.0 + unit(combine(node_key, 4))
+    size = 1.0 + common.unit(common.combine(node_key, 4))
     while size < len(samples):
         size *= 2.0
     if size <= CHOSEN:
         return list(samples)
     limit = 2 * int(CHOSEN / size * 2.0**63)
-    return [sample for sample in samples if mix(node_key ^ sample.id_hash) <= limit] or list(samples)
+    return [sample for sample in samples if common.mix(node_key ^ sample.id_hash) <= limit] or list(samples)
 
 
 def attributes_of(node_key: int, samples: Sequence[_Sample], p: int) -> list[int]:
@@ -236,7 +220,7 @@ def thresholds(attr_key: int, lo: float, hi: float, s: int, kind: type[Any]) -> 
     A value x is in cell floor(x / g + phase). The threshold of cell m is the largest value of the kind
     that is in it or below.
     """
-    scale, phase = cell_scale(lo, hi, s), unit(combine(attr_key, 0))
+    scale, phase = cell_scale(lo, hi, s), common.unit(common.combine(attr_key, 0))
     if scale is None:
         return [(0, lo)]
     place = lambda x: x * scale + phase  # noqa: E731
@@ -279,9 +263,13 @@ def numeric_rules(
         found = [(0, neighbour(lo, -math.inf, kind))]
     else:
         return [missing_alone]
-    coins = combine(attr_key, 1)
+    coins = common.combine(attr_key, 1)
     return [
-        {"kind": "threshold", "threshold": t, "missing_left": top_bit(combine(coins, number % WORD))}
+        {
+            "kind": "threshold",
+            "threshold": t,
+            "missing_left": common.top_bit(common.combine(coins, number % common.WORD)),
+        }
         for number, t in found
     ]
 
@@ -293,9 +281,9 @@ def category_rules(chosen: Sequence[int], attr_key: int, s: int) -> list[Rule | 
     """
     rules: list[Rule] = []
     for j in range(s):
-        key = combine(attr_key, j)
+        key = common.combine(attr_key, j)
         if j % 2 == 0:
-            isolated = min(set(chosen), key=lambda h: mix(key ^ h))
+            isolated = min(set(chosen), key=lambda h: common.mix(key ^ h))
             rules.append({"kind": "one-vs-rest", "category": isolated})
         else:
             rules.append({"kind": "subset", "key": key})
@@ -316,22 +304,22 @@ def goes_left(value: Any, rule: Rule) -> bool:
     if rule["kind"] == "one-vs-rest":
         return bool(value == rule["category"])
     if rule["kind"] == "subset":
-        return top_bit(mix(rule["key"] ^ value))
+        return common.top_bit(common.mix(rule["key"] ^ value))
     if value is None:
         return bool(rule["missing_left"])
     return bool(value <= rule["threshold"])
 
 
 def rules_of(
-    node_key: int, attribute: int, samples: Sequence[_Sample], columns: Sequence[Column], s: int
+    node_key: int, attribute: int, samples: Sequence[_Sample], columns: Sequence[common.Column], s: int
 ) -> Sequence[Rule | None]:
     """All candidates of one attribute of a node, in the order of their index j."""
-    attr_key = combine(combine(node_key, 3), attribute)
+    attr_key = common.combine(common.combine(node_key, 3), attribute)
     cells = [sample.cells[attribute] for sample in samples]
     chosen = [sample.cells[attribute] for sample in chosen_of(node_key, samples)]
     if columns[attribute].type == "categorical":
         return category_rules(chosen, attr_key, s)
-    return numeric_rules(chosen, cells, attr_key, s, threshold_type(columns))
+    return numeric_rules(chosen, cells, attr_key, s, common.threshold_type(columns))
 
 
 # --- scores: the larger the better ----------------------------------------------------------------
@@ -394,7 +382,7 @@ def grow(
     node_key: int,
     depth: int,
     n_classes: int,
-    columns: Sequence[Column],
+    columns: Sequence[common.Column],
     parameters: Parameters,
 ) -> Node:
     """The subtree of these samples."""
@@ -417,34 +405,36 @@ def grow(
                 best = value
                 node.update(split=(attribute, j), rule=rule, left=left, right=right)
     for side, v in (("left", 0), ("right", 1)):
-        node[side] = grow(node[side], combine(node_key, v), depth + 1, n_classes, columns, parameters)
+        node[side] = grow(node[side], common.combine(node_key, v), depth + 1, n_classes, columns, parameters)
     return node
 
 
-def fit(rows: Sequence[Row], parameters: Parameters, columns: Sequence[Column], task: str) -> Forest:
+def fit(rows: Sequence[Row], parameters: Parameters, columns: Sequence[common.Column], task: str) -> Forest:
     """The forest of a set of samples; their order does not matter."""
     labels = [row.label for row in rows]
     classes: tuple[Any, ...] = ()
     exponent = 0
     if task == "classification":
-        classes = canonical_classes(labels)
+        classes = common.canonical_classes(labels)
         index = {(type(c).__name__, c): i for i, c in enumerate(classes)}
         targets = [index[type(label).__name__, label] for label in labels]
     else:
-        exponent = scale_exponent([float(y) for y in labels])
-        targets = [quantised(float(y), exponent) for y in labels]
+        exponent = common.scale_exponent([float(y) for y in labels])
+        targets = [common.quantised(float(y), exponent) for y in labels]
     is_whole = all(float(row.weight).is_integer() for row in rows)
     members: list[list[_Sample]] = [[] for _ in range(parameters.n_estimators)]
     for row, target in zip(rows, targets, strict=True):
-        cells = tuple(cell(v, c) for v, c in zip(row.features, columns, strict=True))
+        cells = tuple(common.cell(v, c) for v, c in zip(row.features, columns, strict=True))
         units = math.floor(256 * row.weight + 0.5)
         amount, weighed = units // 256 if is_whole else units, (target * units + 128) // 256
-        id_hash = hash_bytes(row.id.encode("utf-8"))
+        id_hash = common.hash_bytes(row.id.encode("utf-8"))
         hashed = hash_of_values(cells, columns) if parameters.has_low_disclosure else id_hash
         for t in drawn_of(hashed, parameters)[0]:
             members[t].append(_Sample(cells, target, id_hash, amount, weighed))
     trees = tuple(
-        grow(members[t], tree_key(parameters.seed, t), 0, len(classes), columns, parameters) if members[t] else None
+        grow(members[t], common.tree_key(parameters.seed, t), 0, len(classes), columns, parameters)
+        if members[t]
+        else None
         for t in range(parameters.n_estimators)
     )
     return Forest(parameters, tuple(columns), task, classes, exponent, trees, is_whole)
@@ -471,7 +461,7 @@ def average(forest: Forest, features: Sequence[Any]) -> list[float]:
 
     With low disclosure only those that the row does not draw, in the order that its draws leave.
     """
-    cells = [cell(v, c) for v, c in zip(features, forest.columns, strict=True)]
+    cells = [common.cell(v, c) for v, c in zip(features, forest.columns, strict=True)]
     numbers: Sequence[int] = range(len(forest.trees))
     if forest.parameters.has_low_disclosure:
         _, numbers = drawn_of(hash_of_values(cells, forest.columns), forest.parameters)

@@ -62,22 +62,15 @@ def header(forest: Forest) -> dict[str, Any]:
     """All but the trees that decides a prediction."""
     p = forest.parameters
     return {
-        "format": 3,
-        "kind": "forest",
-        "task": forest.task,
-        "seed": p.seed,
-        "n_estimators": p.n_estimators,
+        "format": 3, "kind": "forest", "task": forest.task, "seed": p.seed, "n_estimators": p.n_estimators,
         "occurrences": occurrences(p.n_estimators, p.occurrence),
-        "max_depth": 2**31 - 1 if p.max_depth is None else p.max_depth,
-        "min_samples_split": p.min_samples_split,
-        "n_thresholds": p.n_thresholds,
-        "max_features": p.n_attributes,
+        "max_depth": 2**31 - 1 if p.max_depth is None else p.max_depth, "min_samples_split": p.min_samples_split,
+        "n_thresholds": p.n_thresholds, "max_features": p.n_attributes,
         **({"disclosure": "low"} if p.has_low_disclosure else {}),
         "criterion": ["gini", "entropy", "squared_error"].index(p.criterion),
         "types": [f"{column.type}:{column.dtype}" for column in forest.columns],
-        "classes": [[type(c).__name__, label_text(c)] for c in forest.classes],
-        "exponent": forest.exponent,
-    }
+        "classes": [[type(c).__name__, label_text(c)] for c in forest.classes], "exponent": forest.exponent,
+    }  # fmt: skip
 
 
 def digest(forest: Forest) -> str:

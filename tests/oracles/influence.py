@@ -98,23 +98,14 @@ class Structures:
         """The same as a view; its values are those of a fit."""
         start, values = self.fit(self.weights)
         return View(
-            leaves=self.leaves.astype(np.uint8),
-            offsets=np.arange(len(self.leaves) + 1) * self.n_leaves,
-            values=np.concatenate(values),
-            n_groups=self.n_groups,
-            loss=self.loss,
-            learning_rate=self.rate,
-            l2=np.full(len(values) * self.n_leaves, self.l2),
-            start=start,
-            start_rule=self.start_rule,
-            y=self.y,
-            weights=self.weights,
-            ids=[str(i) for i in range(len(self.y))],
+            leaves=self.leaves.astype(np.uint8), offsets=np.arange(len(self.leaves) + 1) * self.n_leaves,
+            values=np.concatenate(values), n_groups=self.n_groups, loss=self.loss, learning_rate=self.rate,
+            l2=np.full(len(values) * self.n_leaves, self.l2), start=start, start_rule=self.start_rule, y=self.y,
+            weights=self.weights, ids=[str(i) for i in range(len(self.y))],
             route=lambda X: self.row_leaves.astype(np.uint8),
             read_labels=lambda y, n: np.asarray(y, np.float64),
-            factor=self.factor,
-            hessian_scale=self.hessian_scale,
-        )
+            factor=self.factor, hessian_scale=self.hessian_scale,
+        )  # fmt: skip
 
 
 def random_structures(
@@ -152,15 +143,8 @@ def random_structures(
     hint = (np.argsort(np.argsort(y)) * n_leaves // n)[np.newaxis]
     leaves = np.where(rng.random((n_trees, n)) < 0.4, hint, noise)
     structures = Structures(
-        loss=loss,
-        start_rule=rules[loss],
-        n_groups=n_groups,
-        leaves=leaves,
-        row_leaves=rng.integers(0, n_leaves, (n_trees, n_rows)),
-        n_leaves=n_leaves,
-        y=y,
-        row_y=targets(n_rows),
-        weights=rng.uniform(0.3, 2.0, n),
-        factor=(n_groups - 1) / n_groups if n_groups > 1 else 1.0,
-    )
+        loss=loss, start_rule=rules[loss], n_groups=n_groups, leaves=leaves,
+        row_leaves=rng.integers(0, n_leaves, (n_trees, n_rows)), n_leaves=n_leaves, y=y, row_y=targets(n_rows),
+        weights=rng.uniform(0.3, 2.0, n), factor=(n_groups - 1) / n_groups if n_groups > 1 else 1.0,
+    )  # fmt: skip
     return replace(structures, **changes)

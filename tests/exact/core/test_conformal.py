@@ -146,11 +146,8 @@ def test_what_is_kept_for_one_version_is_overwritten_by_the_next_change() -> Non
     model = forest()
     X, y = data(2, 3)
     changes = (
-        lambda: model.delete("3"),
-        lambda: model.add(X, classes(y)),
-        lambda: model.replace("4", X[0], 1),
-        lambda: model.shred(),
-    )
+        lambda: model.delete("3"), lambda: model.add(X, classes(y)), lambda: model.replace("4", X[0], 1), model.shred,
+    )  # fmt: skip
     for change in changes:
         model.predict_set(X)
         model.shap_values(X)
@@ -168,11 +165,9 @@ def test_models_that_cannot_tell_say_what_to_use() -> None:
     (X, y) = data(0)
     labels = classes(y)
     for model in (
-        DynamicForestClassifier(4, occurrence=1.0).fit(X, labels),
-        DynamicTreeClassifier().fit(X, labels),
-        IncrementalBoostingClassifier(3).fit(X, labels),
-        OnlineBoostingClassifier(3).fit(X, labels),
-    ):
+        DynamicForestClassifier(4, occurrence=1.0).fit(X, labels), DynamicTreeClassifier().fit(X, labels),
+        IncrementalBoostingClassifier(3).fit(X, labels), OnlineBoostingClassifier(3).fit(X, labels),
+    ):  # fmt: skip
         with pytest.raises(UnavailableError, match="use a forest with occurrence < 1, or incremental-boosting"):
             model.predict_set(X)
         assert not hasattr(model, "oob_score_")

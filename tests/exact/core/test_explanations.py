@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core import (
-    DynamicForestClassifier,
-    DynamicForestRegressor,
-    DynamicTreeClassifier,
-    IncrementalBoostingClassifier,
-    IncrementalBoostingRegressor,
-    OnlineBoostingClassifier,
-    OnlineBoostingRegressor,
-)
+from oubli import core
 from oubli.core.data.schema import ColumnType, Task
 from oubli.core.errors import EmptyModelError, InputError, UnavailableError
 from oubli.core.rng import MISSING_CATEGORY, hash_text
@@ -46,18 +38,18 @@ def made(estimator: Any, n_classes: int = 0, weights: Any = None, **parameters: 
 
 WEIGHTS = {"whole": [1 + i % 3 for i in range(N)], "parts": [0.25 * (1 + i % 7) for i in range(N)], "none": None}
 MODELS: dict[str, tuple[Any, int, dict[str, Any]]] = {
-    "forest": (DynamicForestClassifier, 2, {"n_estimators": 5}),
-    "forest of four": (DynamicForestClassifier, 4, {"n_estimators": 5}),
-    "forest of numbers": (DynamicForestRegressor, 0, {"n_estimators": 5}),
-    "tree": (DynamicTreeClassifier, 2, {}),
-    "tree of four, feasible": (DynamicTreeClassifier, 4, {"epsilon": 0.6, "max_depth": 6}),
-    "incremental": (IncrementalBoostingClassifier, 2, {"n_estimators": 4, "min_child_weight": 0.1}),
-    "incremental of four": (IncrementalBoostingClassifier, 4, {"n_estimators": 3, "min_child_weight": 0.1}),
-    "incremental of numbers": (IncrementalBoostingRegressor, 0, {"n_estimators": 4}),
-    "incremental without grids": (IncrementalBoostingRegressor, 0, {"n_estimators": 3, "quantization": None}),
-    "online": (OnlineBoostingClassifier, 2, {"n_estimators": 4}),
-    "online of four": (OnlineBoostingClassifier, 4, {"n_estimators": 3}),
-    "online of numbers": (OnlineBoostingRegressor, 0, {"n_estimators": 4}),
+    "forest": (core.DynamicForestClassifier, 2, {"n_estimators": 5}),
+    "forest of four": (core.DynamicForestClassifier, 4, {"n_estimators": 5}),
+    "forest of numbers": (core.DynamicForestRegressor, 0, {"n_estimators": 5}),
+    "tree": (core.DynamicTreeClassifier, 2, {}),
+    "tree of four, feasible": (core.DynamicTreeClassifier, 4, {"epsilon": 0.6, "max_depth": 6}),
+    "incremental": (core.IncrementalBoostingClassifier, 2, {"n_estimators": 4, "min_child_weight": 0.1}),
+    "incremental of four": (core.IncrementalBoostingClassifier, 4, {"n_estimators": 3, "min_child_weight": 0.1}),
+    "incremental of numbers": (core.IncrementalBoostingRegressor, 0, {"n_estimators": 4}),
+    "incremental without grids": (core.IncrementalBoostingRegressor, 0, {"n_estimators": 3, "quantization": None}),
+    "online": (core.OnlineBoostingClassifier, 2, {"n_estimators": 4}),
+    "online of four": (core.OnlineBoostingClassifier, 4, {"n_estimators": 3}),
+    "online of numbers": (core.OnlineBoostingRegressor, 0, {"n_estimators": 4}),
 }
 
 
@@ -135,23 +127,22 @@ def test_attributions_are_shapley_values_of_the_live_trees(name: str, weights: s
         values, base = by_definition(model, row)
         assert np.abs(found.values[i].reshape(values.shape) - values).max() <= 1e-10 * scale
         assert np.abs(found.base_values[i] - base).max() <= 1e-10 * scale
-    assert found.feature_names == [column.name for column in COLUMNS]
-    assert found.data.tolist() == asked
+    assert (found.feature_names, found.data.tolist()) == ([column.name for column in COLUMNS], asked)
     assert found.output_names == (list(map(str, model.classes_)) if found.values.ndim == 3 else None)
 
 
 def test_a_class_that_leaves_have_tallies_of_is_explained_alike() -> None:
-    plain = made(DynamicForestClassifier, 4, n_estimators=5).shap_values(rows(ASKED))
+    plain = made(core.DynamicForestClassifier, 4, n_estimators=5).shap_values(rows(ASKED))
     with tuned_forest(most_counters=1):
-        tallied = made(DynamicForestClassifier, 4, WEIGHTS["none"], n_estimators=5)
+        tallied = made(core.DynamicForestClassifier, 4, WEIGHTS["none"], n_estimators=5)
         assert tallied.engine_.has_tallies
         assert np.allclose(tallied.shap_values(rows(ASKED)).values, plain.values, rtol=0, atol=1e-14)
-        weighted = made(DynamicForestClassifier, 4, WEIGHTS["parts"], n_estimators=5)
+        weighted = made(core.DynamicForestClassifier, 4, WEIGHTS["parts"], n_estimators=5)
         assert np.allclose(weighted.shap_values(rows(1)).values[0], by_definition(weighted, rows(1)[0])[0], atol=1e-12)
 
 
 def test_statistics_of_categories_belong_to_their_column() -> None:
-    model = made(IncrementalBoostingClassifier, 2, n_estimators=6, min_child_weight=0.1, category_statistics=4)
+    model = made(core.IncrementalBoostingClassifier, 2, n_estimators=6, min_child_weight=0.1, category_statistics=4)
     assert len(model.engine_.statistics) == 1
     asked = rows(20, seed=12)
     found = model.shap_values(asked)
@@ -181,7 +172,7 @@ def test_after_a_history_they_are_those_of_a_fresh_fit_bit_for_bit(name: str) ->
 
 
 def test_a_row_has_the_same_attributions_alone_and_among_others_and_in_threads() -> None:
-    model, asked = made(DynamicForestClassifier, 2, n_estimators=40), rows(200, seed=7)
+    model, asked = made(core.DynamicForestClassifier, 2, n_estimators=40), rows(200, seed=7)
     found = model.shap_values(asked)
     assert model.shap_values(asked[77:78]).values.tobytes() == found.values[77:78].tobytes()
     model.set_params(n_jobs=2)
@@ -192,14 +183,14 @@ def test_more_columns_on_a_way_take_more_points() -> None:
     draw = np.random.default_rng(0)
     X = draw.integers(0, 4, (400, 30)).astype(np.float64)
     y = ["ab"[int(row.sum()) % 2] for row in X]
-    model = DynamicForestClassifier(10, random_state=0).fit(X, y)
+    model = core.DynamicForestClassifier(10, random_state=0).fit(X, y)
     found = model.shap_values(X[:30])
     assert np.abs(found.base_values + found.values.sum(axis=1) - model.predict_proba(X[:30])).max() <= 1e-12
 
 
 def test_one_class_adds_nothing_and_no_sample_explains_nothing() -> None:
     X = rows(20)
-    for estimator in (DynamicForestClassifier, DynamicTreeClassifier):
+    for estimator in (core.DynamicForestClassifier, core.DynamicTreeClassifier):
         model = estimator(random_state=0).fit(X, ["a"] * 20, schema=CLASSES)
         found = model.shap_values(X[:3])
         assert found.values.shape == (3, 4, 1)
@@ -209,12 +200,12 @@ def test_one_class_adds_nothing_and_no_sample_explains_nothing() -> None:
         model.delete(model.samples_.ids())
         with pytest.raises(EmptyModelError):
             model.shap_values(X[:3])
-    boosted = IncrementalBoostingClassifier(random_state=0).fit(X, ["a"] * 20, schema=CLASSES)
+    boosted = core.IncrementalBoostingClassifier(random_state=0).fit(X, ["a"] * 20, schema=CLASSES)
     assert boosted.shap_values(X[:3]).values.shape == (3, 4, 0)
 
 
 def test_low_disclosure_explains_nothing() -> None:
-    model = made(DynamicForestClassifier, 2, n_estimators=4, disclosure="low")
+    model = made(core.DynamicForestClassifier, 2, n_estimators=4, disclosure="low")
     with pytest.raises(UnavailableError, match="disclosure"):
         model.shap_values(rows(1))
     with pytest.raises(UnavailableError, match="disclosure"):
@@ -274,7 +265,7 @@ def test_the_nearest_change_flips_the_answer_and_none_of_the_values_held_is_near
 
 
 def test_a_change_keeps_to_the_columns_and_the_target_that_are_asked_for() -> None:
-    model = made(DynamicForestClassifier, 4, n_estimators=10)
+    model = made(core.DynamicForestClassifier, 4, n_estimators=10)
     found = 0
     for row, wanted in product(rows(6, seed=41), "abcd"):
         now = model.predict([row])[0]
@@ -292,21 +283,15 @@ def test_a_change_keeps_to_the_columns_and_the_target_that_are_asked_for() -> No
     assert whole is None or isinstance(whole.after[0], int)
 
 
-@pytest.mark.parametrize(
-    ("asked", "rule"),
-    [
-        ({"columns": 3}, "1 or 2"),
-        ({"columns": True}, "1 or 2"),
-        ({"features": ["nothing"]}, "no column"),
-        ({"target": "z"}, "another class"),
-        ({"target": 3.5}, "label|text|class"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "rule"), [
+    ({"columns": 3}, "1 or 2"), ({"columns": True}, "1 or 2"), ({"features": ["nothing"]}, "no column"),
+    ({"target": "z"}, "another class"), ({"target": 3.5}, "label|text|class"),
+])  # fmt: skip
 def test_wrong_questions_are_refused(asked: dict[str, Any], rule: str) -> None:
-    model = made(DynamicForestClassifier, 2, n_estimators=3)
+    model = made(core.DynamicForestClassifier, 2, n_estimators=3)
     with pytest.raises(InputError, match=rule):
         model.nearest_change(rows(1)[0], **asked)
     with pytest.raises(InputError):
         model.nearest_change([1.0])
     with pytest.raises(InputError):
-        made(DynamicForestRegressor, n_estimators=3).nearest_change(rows(1)[0])
+        made(core.DynamicForestRegressor, n_estimators=3).nearest_change(rows(1)[0])

@@ -29,17 +29,12 @@ class Share(NamedTuple):
 
 
 SHARES = {
-    "forest": Share(14, 15, 15, 30, 60, 100),
-    "tree": Share(8, 13, 3, 25, 60, 40),
-    "feasible": Share(8, 4, 2, 25, 150, 30),
-    "quantised": Share(3, 13, 2, 12, 60, 20),
-    "regions": Share(6, 4, 2, 12, 40, 0),
-    "quantised oracle": Share(8, 5, 2, 5, 50, 0, 10_000),
-    "presorted": Share(4, 15, 2, 12, 60, 20),
-    "presorted oracle": Share(3, 7, 2, 6, 40, 0, 10_000),
-    "online": Share(4, 15, 2, 12, 60, 20),
-    "online oracle": Share(3, 8, 2, 8, 40, 10, 10_000),
-}
+    "forest": Share(14, 15, 15, 30, 60, 100), "tree": Share(8, 13, 3, 25, 60, 40),
+    "feasible": Share(8, 4, 2, 25, 150, 30), "quantised": Share(3, 13, 2, 12, 60, 20),
+    "regions": Share(6, 4, 2, 12, 40, 0), "quantised oracle": Share(8, 5, 2, 5, 50, 0, 10_000),
+    "presorted": Share(4, 15, 2, 12, 60, 20), "presorted oracle": Share(3, 7, 2, 6, 40, 0, 10_000),
+    "online": Share(4, 15, 2, 12, 60, 20), "online oracle": Share(3, 8, 2, 8, 40, 10, 10_000),
+}  # fmt: skip
 
 
 def play_all(kind: Kind, numbers: range, max_operations: int, max_rows: int) -> None:
@@ -54,14 +49,11 @@ def play_all(kind: Kind, numbers: range, max_operations: int, max_rows: int) -> 
         assert found["feasible"] > 20 * len(numbers)
 
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        pytest.param(name, part, marks=() if part == 0 else pytest.mark.long)
-        for name, share in SHARES.items()
-        for part in range(share.parts)
-    ],
-)
+@pytest.mark.parametrize(("name", "part"), [
+    pytest.param(name, part, marks=() if part == 0 else pytest.mark.long)
+    for name, share in SHARES.items()
+    for part in range(share.parts)
+])  # fmt: skip
 def test_random_histories(name: str, part: int) -> None:
     share = SHARES[name]
     n = share.interpreted if config.DISABLE_JIT else share.n

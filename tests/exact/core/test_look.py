@@ -8,23 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core import (
-    DynamicForestClassifier,
-    DynamicForestRegressor,
-    DynamicTreeClassifier,
-    IncrementalBoostingClassifier,
-    IncrementalBoostingRegressor,
-    OnlineBoostingClassifier,
-)
+from oubli import core
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.drawing import MOST_LEVELS, look_at_tree
 
 COLUMNS = (
-    Column("size", ColumnType.NUMERIC),
-    Column("place", ColumnType.CATEGORICAL),
-    Column("new", ColumnType.BOOLEAN),
+    Column("size", ColumnType.NUMERIC), Column("place", ColumnType.CATEGORICAL), Column("new", ColumnType.BOOLEAN),
     Column("age", ColumnType.NUMERIC),
-)
+)  # fmt: skip
 CLASSES = Schema(COLUMNS, Task.CLASSIFICATION, LabelType.STRING, label_name="y", named=True)
 NUMBERS = Schema(COLUMNS, Task.REGRESSION, LabelType.NUMBER, label_name="y", named=True)
 N = 120
@@ -58,16 +49,16 @@ def fitted(estimator: Any, n_classes: int = 2, **parameters: Any) -> Any:
 
 
 MODELS: dict[str, Any] = {
-    "forest": lambda: fitted(DynamicForestClassifier, 3, n_estimators=6),
-    "forest of numbers": lambda: fitted(DynamicForestRegressor, n_estimators=6, max_depth=5),
-    "tree": lambda: fitted(DynamicTreeClassifier, 3),
-    "incremental": lambda: fitted(IncrementalBoostingClassifier, n_estimators=4, min_child_weight=0.1),
+    "forest": lambda: fitted(core.DynamicForestClassifier, 3, n_estimators=6),
+    "forest of numbers": lambda: fitted(core.DynamicForestRegressor, n_estimators=6, max_depth=5),
+    "tree": lambda: fitted(core.DynamicTreeClassifier, 3),
+    "incremental": lambda: fitted(core.IncrementalBoostingClassifier, n_estimators=4, min_child_weight=0.1),
     "incremental with statistics": lambda: fitted(
-        IncrementalBoostingClassifier, 3, n_estimators=4, min_child_weight=0.1, category_statistics=4
+        core.IncrementalBoostingClassifier, 3, n_estimators=4, min_child_weight=0.1, category_statistics=4
     ),
-    "incremental of three": lambda: fitted(IncrementalBoostingClassifier, 3, n_estimators=3, min_child_weight=0.1),
-    "incremental without grids": lambda: fitted(IncrementalBoostingRegressor, n_estimators=3, quantization=None),
-    "online": lambda: fitted(OnlineBoostingClassifier, n_estimators=4),
+    "incremental of three": lambda: fitted(core.IncrementalBoostingClassifier, 3, n_estimators=3, min_child_weight=0.1),
+    "incremental without grids": lambda: fitted(core.IncrementalBoostingRegressor, n_estimators=3, quantization=None),
+    "online": lambda: fitted(core.OnlineBoostingClassifier, n_estimators=4),
 }
 
 
@@ -166,14 +157,14 @@ def test_there_is_nothing_where_there_is_no_tree_or_node() -> None:
     forest = MODELS["forest"]()
     assert look_at_tree(forest, 6, "", 1) is None
     assert look_at_tree(forest, 0, "l" * 200, 1) is None
-    empty = DynamicForestClassifier(n_estimators=2).start(CLASSES)
+    empty = core.DynamicForestClassifier(n_estimators=2).start(CLASSES)
     assert look_at_tree(empty, 0, "", 3)["node"]["counts"] == []  # type: ignore[index]
-    boosted = IncrementalBoostingClassifier(n_estimators=2).start(CLASSES)
+    boosted = core.IncrementalBoostingClassifier(n_estimators=2).start(CLASSES)
     assert look_at_tree(boosted, 0, "", 3) is None
 
 
 def test_questions_are_in_words() -> None:
-    model = DynamicForestClassifier(n_estimators=40, random_state=1).fit(rows(), labels(N, 3), schema=CLASSES)
+    model = core.DynamicForestClassifier(n_estimators=40, random_state=1).fit(rows(), labels(N, 3), schema=CLASSES)
     seen: dict[str, str] = {}
     for tree in range(40):
         waiting = [look_at_tree(model, tree, "", MOST_LEVELS)["node"]]  # type: ignore[index]

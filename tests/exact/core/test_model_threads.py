@@ -113,8 +113,7 @@ def test_predictions_go_on_while_a_change_waits_for_a_long_read() -> None:
     writer = in_thread(lambda: forest.delete("7"))
     while not forest.lock.long.is_closed:
         time.sleep(0.001)
-    assert forest.n_samples_ == 50
-    assert len(forest.predict(X)) == 50
+    assert (forest.n_samples_, len(forest.predict(X))) == (50, 50)
     late = in_thread(forest.digest)  # after the change: it does not wait for ever
     may_end.set()
     for thread in (reader, writer, late):

@@ -91,8 +91,7 @@ def test_a_fitted_model_is_continued_and_stays_as_it_is() -> None:
     assert model.samples_.ids() == ["0", "1", "2"]
     other = pickle.loads(pickle.dumps(wrapped))  # noqa: S301 - ours
     other.learn_one({"a": 5.0, "b": "y"}, 1)
-    assert other.stream.model.n_samples_ == 3
-    assert other.predict_proba_one({"a": 1.0}).keys() == {0, 1}
+    assert (other.stream.model.n_samples_, other.predict_proba_one({"a": 1.0}).keys()) == (3, {0, 1})
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:

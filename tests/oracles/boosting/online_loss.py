@@ -78,12 +78,9 @@ def scale_of(targets: Sequence[float], units: Sequence[int], most_samples: int) 
         spread = max(abs(base), 1.0) * 2.0**-20
     size, exponent = min(39 - room, 30), math.frexp(spread)[1]
     return Scale(
-        base=base,
-        reach=min(2.0 * spread, sys.float_info.max),
-        scale=math.ldexp(1.0, min(size - exponent - 2, 1000)),
-        limit=2**size,
-        unit=math.ldexp(1.0, max(exponent - 4, -1000)),
-    )
+        base=base, reach=min(2.0 * spread, sys.float_info.max), scale=math.ldexp(1.0, min(size - exponent - 2, 1000)),
+        limit=2**size, unit=math.ldexp(1.0, max(exponent - 4, -1000)),
+    )  # fmt: skip
 
 
 class NumberLoss(NamedTuple):

@@ -14,17 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.oracles.boosting import numbers
 from tests.oracles.boosting.loss import exp, log, sigmoid
-from tests.oracles.boosting.numbers import (
-    ANY,
-    BAND,
-    Bounds,
-    Curve,
-    huber,
-    is_against,
-    pinball,
-    poisson,
-)
 from tests.oracles.boosting.quantised_parts import Parameters, number_start_of, validates
 from tests.oracles.boosting.trees import Ensemble, Node, Sample, Sums
 from tests.oracles.common import MISSING_CATEGORY, Column, quantised, scale_exponent, threshold_type
@@ -108,7 +99,7 @@ def best_split(part: Part, columns: Sequence[Column], rules: Rules) -> Split | N
         if h < rules.least or total.h - h < rules.least or present < 1:
             continue
         direction = rules.directions.get(split.feature, 0)
-        if direction and is_against((g, h), (total.g - g, total.h - h), rules.l2, direction):
+        if direction and numbers.is_against((g, h), (total.g - g, total.h - h), rules.l2, direction):
             continue
         value = worth(g, h, rules.l2) + worth(total.g - g, total.h - h, rules.l2)
         if value > best:
@@ -116,7 +107,9 @@ def best_split(part: Part, columns: Sequence[Column], rules: Rules) -> Split | N
     return found
 
 
-def grow(part: Part, columns: Sequence[Column], rules: Rules, depth: int = 0, bounds: Bounds = ANY) -> Node:
+def grow(
+    part: Part, columns: Sequence[Column], rules: Rules, depth: int = 0, bounds: numbers.Bounds = numbers.ANY
+) -> Node:
     """The subtree of some samples."""
     g, h = part.sums
     may_split = depth < rules.max_depth and len(part.rows) >= 2 and h >= 2 * rules.least
@@ -203,29 +196,24 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
         p, begin = parameters, number_start_of([sample.label for sample in samples], units, parameters)
         spread = begin.spread
         self.of_target, self.of_score, self.slopes, self.limit = 1.0, 1.0, 1.0, 2.0**50
-        self.curve: Curve
+        self.curve: numbers.Curve
         self.greatest, self.ordinary = 1.0, 1.0
         most = 2.0**41
         least = max(self.unit, 2.0**-1000)
         self.start = [round(min(max(begin.base / least, -most), most))]
         self.base = [math.ldexp(float(self.start[0]), self.exponent - 38)]
         if p.loss == "huber":
-            self.curve = huber((p.huber_delta or spread) / least)
+            self.curve = numbers.huber((p.huber_delta or spread) / least)
             return
         room = room_for(samples)
         self.h_bits = (room - 2) // 2
         self.room = room - self.h_bits
         if p.loss == "quantile":
-            steep, band = max(p.quantile, 1.0 - p.quantile), BAND * spread / least
-            self.curve, self.slopes, self.greatest = pinball(p.quantile, band), 2.0**30, band / steep
-            self.ordinary = BAND / steep / (p.quantile * (1.0 - p.quantile))
+            steep, band = max(p.quantile, 1.0 - p.quantile), numbers.BAND * spread / least
+            self.curve, self.slopes, self.greatest = numbers.pinball(p.quantile, band), 2.0**30, band / steep
+            self.ordinary = numbers.BAND / steep / (p.quantile * (1.0 - p.quantile))
             return
-        self.curve, self.of_score, self.of_target, self.slopes = (
-            poisson(),
-            HALVES,
-            self.unit,
-            1.0 / least,
-        )
+        self.curve, self.of_score, self.of_target, self.slopes = (numbers.poisson(), HALVES, self.unit, 1.0 / least)
         self.start = [round(begin.base * 2.0**30)]
         self.unit, self.base = HALVES, [self.start[0] * HALVES]
         self.greatest, self.ordinary = exp(-begin.base) / 8.0, 1.0 / 8.0
@@ -245,13 +233,11 @@ class NumberLoss(SquaredError):  # noqa: N818 - a loss, no exception
             shift += 1
         half, most = (1 << shift) >> 1, 2.0**self.h_bits
         rules = Rules(
-            max_depth=p.max_depth,
-            l2=math.ldexp(p.l2_regularization * self.ordinary, self.h_bits),
+            max_depth=p.max_depth, l2=math.ldexp(p.l2_regularization * self.ordinary, self.h_bits),
             least=max(1, math.ceil(math.ldexp(p.min_child_weight * self.ordinary, self.h_bits))),
             factor=p.learning_rate * 2.0**shift * most * (self.greatest / (self.slopes * self.of_score)),
-            limit=self.limit,
-            directions=p.directions,
-        )
+            limit=self.limit, directions=p.directions,
+        )  # fmt: skip
         derived = ([((e + half) >> shift, math.floor(b * most + 0.5))] for e, b in zip(errors, bends, strict=True))
         return weighed(samples, derived), rules
 
@@ -315,13 +301,10 @@ class LogLoss:
         ]
         factor = (self.n_groups - 1) / self.n_groups if self.n_groups > 1 else 1.0
         rules = Rules(
-            max_depth=p.max_depth,
-            l2=math.ldexp(p.l2_regularization, h_steps),
+            max_depth=p.max_depth, l2=math.ldexp(p.l2_regularization, h_steps),
             least=max(1, math.ceil(math.ldexp(p.min_child_weight, h_steps))),
-            factor=p.learning_rate * factor * 2.0 ** (30 + h_steps - self.g_bits),
-            limit=2**35,
-            directions=p.directions,
-        )
+            factor=p.learning_rate * factor * 2.0 ** (30 + h_steps - self.g_bits), limit=2**35, directions=p.directions,
+        )  # fmt: skip
         return weighed(samples, derived), rules
 
     def of(self, sample: Sample, scores: Sequence[int]) -> float:

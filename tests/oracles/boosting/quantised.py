@@ -13,26 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.boosting import quantised_parts
 from tests.oracles.boosting.numbers import ANY, Bounds, is_against
-from tests.oracles.boosting.quantised_parts import (
-    Candidate,
-    Loss,
-    NumberLoss,
-    Parameters,
-    Start,
-    Steadiness,
-    bins_of,
-    candidates,
-    class_start,
-    least_level,
-    most_levels,
-    number_start_of,
-    regions_of,
-    regression_steadiness,
-    steadiness,
-    validates,
-    weight_of,
-)
 from tests.oracles.boosting.statistics import Statistics
 from tests.oracles.boosting.trees import Ensemble, Node, Sample
 from tests.oracles.common import Column, combine, tree_key, unit
@@ -67,10 +49,10 @@ class Trees:
 
     def __init__(
         self,
-        parameters: Parameters,
-        loss: Loss,
-        steady: Steadiness,
-        drawn: Sequence[Sequence[Candidate]],
+        parameters: quantised_parts.Parameters,
+        loss: quantised_parts.Loss,
+        steady: quantised_parts.Steadiness,
+        drawn: Sequence[Sequence[quantised_parts.Candidate]],
         parts: Sequence[Split],
     ) -> None:
         self.parameters = parameters
@@ -85,7 +67,7 @@ class Trees:
         self.l2 = parameters.l2_regularization * hessian_steps
         self.leaf_scale = share * gradient * hessian_steps / parameters.leaf_grid
         self.leaf_limit = math.floor(8.0 / parameters.leaf_grid)
-        if isinstance(loss, NumberLoss):
+        if isinstance(loss, quantised_parts.NumberLoss):
             self.least = parameters.min_child_weight * loss.ordinary
             self.l2 = parameters.l2_regularization * loss.ordinary
             self.leaf_scale, self.leaf_limit = loss.leaf_scale, math.floor(loss.leaf_limit)
@@ -146,7 +128,7 @@ class Trees:
             if direction and is_against((left_g, left_h), (g - left_g, h - left_h), self.l2, direction):
                 continue
             gain = self.score(left_g, left_h, g - left_g, h - left_h) - to_beat
-            gain *= weight_of(self.steady.scales[depth], own ^ drawn)
+            gain *= quantised_parts.weight_of(self.steady.scales[depth], own ^ drawn)
             if gain > best:
                 best, found = gain, split
         return found
@@ -166,21 +148,25 @@ class Trees:
         return quotient(float(a) * float(a) * d + float(b) * float(b) * c, c * d)
 
 
-def loss_of(p: Parameters, start: Start, grid: float, groups: int, *, is_classification: bool) -> Loss:
+def loss_of(
+    p: quantised_parts.Parameters, start: quantised_parts.Start, grid: float, groups: int, *, is_classification: bool
+) -> quantised_parts.Loss:
     """The loss of the parameters."""
     if is_classification or p.loss == "squared_error":
-        return Loss(p, start, grid, n_groups=groups, is_classification=is_classification)
-    return NumberLoss(p, start, grid)
+        return quantised_parts.Loss(p, start, grid, n_groups=groups, is_classification=is_classification)
+    return quantised_parts.NumberLoss(p, start, grid)
 
 
-def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence[Column], task: str) -> Ensemble:
+def fit(
+    samples: Mapping[str, Sample], parameters: quantised_parts.Parameters, columns: Sequence[Column], task: str
+) -> Ensemble:
     """The trees of a set of samples that predictions read; their order does not matter."""
     p, held = parameters, list(samples.values())
     is_classification = task == "classification"
     classes = sorted({sample.label for sample in held}) if is_classification else []
     if len(classes) == 1:
         return Ensemble([], [])
-    training = [not validates(sample, p) for sample in held]
+    training = [not quantised_parts.validates(sample, p) for sample in held]
     if not any(training):
         training = [True] * len(held)
     groups = len(classes) if len(classes) > 2 else 1
@@ -189,23 +175,27 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
         weights = [0.0] * len(classes)
         for sample, trains, rank in zip(held, training, ranks, strict=True):
             weights[rank] += sample.weight * trains
-        start = class_start(weights, groups, p.learning_rate * p.leaf_grid, p.random_state)
+        start = quantised_parts.class_start(weights, groups, p.learning_rate * p.leaf_grid, p.random_state)
     else:
         used = [sample for sample, trains in zip(held, training, strict=True) if trains]
         units = [round(256 * sample.weight) for sample in used]
-        start = number_start_of([sample.label for sample in used], units, p)
-    steady = steadiness(sum(training), p) if is_classification else regression_steadiness(p)
+        start = quantised_parts.number_start_of([sample.label for sample in used], units, p)
+    steady = (
+        quantised_parts.steadiness(sum(training), p) if is_classification else quantised_parts.regression_steadiness(p)
+    )
     loss = loss_of(p, start, steady.grid, groups, is_classification=is_classification)
     read = Statistics(p, list(zip(held, training, ranks, strict=True)), columns, loss)
     held, columns = [read.of(sample) for sample in held], read.columns
-    least = least_level(sum(training), p.random_state)
-    bins = bins_of(held, columns, p.max_bins, least, p.random_state)
+    least = quantised_parts.least_level(sum(training), p.random_state)
+    bins = quantised_parts.bins_of(held, columns, p.max_bins, least, p.random_state)
     learned = [(sample, rank) for sample, rank, trains in zip(held, ranks, training, strict=True) if trains]
     gradients = np.array([[g for g, _ in loss.derive_at_start(*one)] for one in learned], np.int64)
-    levels = most_levels(len(learned), groups, p.random_state, is_classification=is_classification)
+    levels = quantised_parts.most_levels(len(learned), groups, p.random_state, is_classification=is_classification)
     rows_learned, barred = [sample.cells for sample, _ in learned], list(p.directions)
     weights_learned = np.array([sample.weight for sample, _ in learned])
-    parts = regions_of(rows_learned, weights_learned, gradients, bins, columns, levels, p.random_state, barred)
+    parts = quantised_parts.regions_of(
+        rows_learned, weights_learned, gradients, bins, columns, levels, p.random_state, barred
+    )
     share = p.split_sampling
     if parts:
         share /= 4 if is_classification else 2
@@ -213,7 +203,7 @@ def fit(samples: Mapping[str, Sample], parameters: Parameters, columns: Sequence
             grids = {name: max(getattr(p, name) / 4, 2.0**-8) for name in ("gradient_grid", "leaf_grid")}
             p = replace(p, **grids)
             loss = loss_of(p, start, p.gradient_grid, groups, is_classification=False)
-    drawn = [candidates(bins, columns, share, m, p.random_state) for m in range(p.n_estimators)]
+    drawn = [quantised_parts.candidates(bins, columns, share, m, p.random_state) for m in range(p.n_estimators)]
     trees = Trees(p, loss, steady, drawn, parts)
     scores = [list(start.scores) for _ in held]
     may_stop = bool(p.early_stopping) and not all(training)

@@ -17,15 +17,7 @@ import numpy as np
 from tests.oracles.boosting.loss import exp, log, sigmoid
 from tests.oracles.boosting.numbers import BAND, TINY, Curve, huber, pinball, poisson
 from tests.oracles.boosting.trees import Sample, bits
-from tests.oracles.common import (
-    MISSING_CATEGORY,
-    Column,
-    combine,
-    mix,
-    quantised,
-    scale_exponent,
-    unit,
-)
+from tests.oracles.common import MISSING_CATEGORY, Column, combine, mix, quantised, scale_exponent, unit
 from tests.oracles.splits import Split, sides
 
 EDGES, CANDIDATES, START, ROUNDING, VALIDATION, SIZE, REGIONS = 5, 6, 7, 8, 9, 10, 11

@@ -20,11 +20,7 @@ class Statistics:
     """Of the columns with more categories than a parameter says; `held`: (sample, whether it trains, its rank)."""
 
     def __init__(
-        self,
-        parameters: Parameters,
-        held: Sequence[tuple[Sample, bool, int]],
-        columns: Sequence[Column],
-        loss: Loss,
+        self, parameters: Parameters, held: Sequence[tuple[Sample, bool, int]], columns: Sequence[Column], loss: Loss
     ) -> None:
         self.seed, self.least, self.loss = parameters.random_state, parameters.category_statistics or 0, loss
         samples = [sample for sample, _, _ in held]

@@ -110,17 +110,15 @@ class Parts:
 NUMBERS = Task.REGRESSION
 MODELS: dict[str, Case] = {
     "forest": small("forest", n_estimators=4, n_thresholds=3),
-    "forest-regressor": small("forest", NUMBERS, n_estimators=3, n_thresholds=3),
-    "tree": small("tree"),
-    "tree-window": small("tree", window=60),
-    "online": small("online-boosting", n_estimators=4),
+    "forest-regressor": small("forest", NUMBERS, n_estimators=3, n_thresholds=3), "tree": small("tree"),
+    "tree-window": small("tree", window=60), "online": small("online-boosting", n_estimators=4),
     "online-regressor": small("online-boosting", NUMBERS, n_estimators=4),
     "quantised": small("incremental-boosting", n_estimators=4),
     "quantised-regressor": small("incremental-boosting", NUMBERS, n_estimators=4),
     "stopping": small("incremental-boosting", n_estimators=4, early_stopping=2),
     "presorted": small("incremental-boosting", n_estimators=4, quantization=None),
     "presorted-regressor": small("incremental-boosting", NUMBERS, n_estimators=4, quantization=None),
-}
+}  # fmt: skip
 
 
 def fitted(name: str = "forest", n: int = 48, **parameters: Any) -> Any:

@@ -141,11 +141,9 @@ CHANGE = st.tuples(st.sampled_from(["add", "replace", "delete"]), st.integers(0,
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @settings(max_examples=15)
 @given(
-    changes=st.lists(CHANGE, max_size=8),
-    n_classes=st.integers(2, 300),
-    most=st.integers(2, 40),
+    changes=st.lists(CHANGE, max_size=8), n_classes=st.integers(2, 300), most=st.integers(2, 40),
     is_closed=st.booleans(),
-)
+)  # fmt: skip
 def test_any_changes_keep_to_the_rules_or_change_nothing(
     estimator: Any, changes: list[tuple[str, int, int]], n_classes: int, most: int, is_closed: bool
 ) -> None:

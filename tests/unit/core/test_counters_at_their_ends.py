@@ -87,19 +87,16 @@ def test_times_of_a_file_can_be_written_as_dates(tmp_path: Path, key: str) -> No
     works(model, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda m: m.samples_.note_additions(["0"], 0, None), lambda m: m.samples_.note_additions(["0"], -5, None),
-        lambda m: m.samples_.note_additions(["0"], 2**70, None), lambda m: m.samples_.set_origins(["0"], 2**70),
-        lambda m: m.samples_.note_additions(["0"], 5, "\ud800"), lambda m: m.samples_.set_origins(["0"], 2**63 - 1),
-        lambda m: m.samples_.set_retention("ada", 1, 2**70), lambda m: m.samples_.set_retention("ada", 2**62, 1),
-        lambda m: m.samples_.set_expiry("0", MOMENTS[-1] + 1), lambda m: m.restrict(["0"], {"ada": Mark(2**70, False)}),
-        lambda m: m.plan_replace("0", [[1.0, 2.0]], "a", origin=2**70),
-        lambda m: m.plan_add(Rows(X[:1], ["new"], origin=2**70), Y[:1]),
-        lambda m: m.apply(m.plan_replace("7", [[1.0, 2.0]], "a", nonce=b"short")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    lambda m: m.samples_.note_additions(["0"], 0, None), lambda m: m.samples_.note_additions(["0"], -5, None),
+    lambda m: m.samples_.note_additions(["0"], 2**70, None), lambda m: m.samples_.set_origins(["0"], 2**70),
+    lambda m: m.samples_.note_additions(["0"], 5, "\ud800"), lambda m: m.samples_.set_origins(["0"], 2**63 - 1),
+    lambda m: m.samples_.set_retention("ada", 1, 2**70), lambda m: m.samples_.set_retention("ada", 2**62, 1),
+    lambda m: m.samples_.set_expiry("0", MOMENTS[-1] + 1), lambda m: m.restrict(["0"], {"ada": Mark(2**70, False)}),
+    lambda m: m.plan_replace("0", [[1.0, 2.0]], "a", origin=2**70),
+    lambda m: m.plan_add(Rows(X[:1], ["new"], origin=2**70), Y[:1]),
+    lambda m: m.apply(m.plan_replace("7", [[1.0, 2.0]], "a", nonce=b"short")),
+])  # fmt: skip
 def test_what_a_file_cannot_hold_is_refused_before_anything_changes(tmp_path: Path, change: Any) -> None:
     model = fitted()
     with pytest.raises(InputError):
@@ -107,14 +104,11 @@ def test_what_a_file_cannot_hold_is_refused_before_anything_changes(tmp_path: Pa
     works(model, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("extra", "rule"),
-    [
-        ({"a": "x" * (2**20 + 1)}, "a field of extra must be a text of at most 1048576 characters"),
-        ({"a": "\ud800"}, "a field of extra must be a text of at most"),
-        ({str(i): "" for i in range(1001)}, "extra has more than 1000 fields"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "rule"), [
+    ({"a": "x" * (2**20 + 1)}, "a field of extra must be a text of at most 1048576 characters"),
+    ({"a": "\ud800"}, "a field of extra must be a text of at most"),
+    ({str(i): "" for i in range(1001)}, "extra has more than 1000 fields"),
+])  # fmt: skip
 def test_what_is_kept_beside_a_model_can_be_read_again(tmp_path: Path, extra: dict[str, str], rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         fitted().save(tmp_path / "m", extra=extra)

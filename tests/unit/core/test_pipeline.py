@@ -64,15 +64,11 @@ def test_weights_go_past_the_transformers() -> None:
     assert [pipeline.model.samples_.get(f"row {i}").weight for i in (0, 29, 30, 39)] == [2, 2, 0.5, 3]
 
 
-@pytest.mark.parametrize(
-    "transformer",
-    [
-        StandardScaler(),
-        make_pipeline(Normalizer(), SimpleImputer()),
-        ColumnTransformer([("keep", "passthrough", [0]), ("scale", StandardScaler(), [1])]),
-        ColumnTransformer([("keep", "passthrough", [0])], remainder=StandardScaler()),
-    ],
-)
+@pytest.mark.parametrize("transformer", [
+    StandardScaler(), make_pipeline(Normalizer(), SimpleImputer()),
+    ColumnTransformer([("keep", "passthrough", [0]), ("scale", StandardScaler(), [1])]),
+    ColumnTransformer([("keep", "passthrough", [0])], remainder=StandardScaler()),
+])  # fmt: skip
 def test_transformers_that_learn_from_samples_are_refused_or_told(transformer: Any) -> None:
     X = FRAME[["a", "b"]]
     with pytest.raises(InputError, match="scale would learn from samples"):

@@ -70,11 +70,9 @@ def test_nothing_has_the_root_of_nothing() -> None:
 
 
 POSITIONS = st.one_of(
-    st.integers(0, 2**DEPTH - 1),
-    st.integers(0, 63),
-    st.integers(2**DEPTH - 64, 2**DEPTH - 1),
+    st.integers(0, 2**DEPTH - 1), st.integers(0, 63), st.integers(2**DEPTH - 64, 2**DEPTH - 1),
     st.builds(lambda high, low: high << 40 | low, st.integers(0, 255), st.integers(0, 3)),
-)
+)  # fmt: skip
 
 
 @given(st.lists(POSITIONS, min_size=1, max_size=80, unique=True), st.integers(1, DEPTH))

@@ -23,13 +23,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
-from oubli.core import (
-    DynamicForestClassifier,
-    DynamicForestRegressor,
-    DynamicTreeClassifier,
-    IncrementalBoostingClassifier,
-    OnlineBoostingClassifier,
-)
+from oubli import core
 from oubli.core.data.schema import Task
 from oubli.core.errors import DataConversionWarning, InputError, NotFittedError
 from oubli.core.estimators import KINDS
@@ -38,8 +32,9 @@ ROOT = Path(__file__).resolve().parents[3]
 ESTIMATORS = tuple(KINDS[key] for key in KINDS)
 ONLINE_REGRESSOR = KINDS["online-boosting", Task.REGRESSION]
 NAMES = {
-    "classification": DynamicForestClassifier, "regression": DynamicForestRegressor, "tree": DynamicTreeClassifier,
-    "online": OnlineBoostingClassifier, "incremental": IncrementalBoostingClassifier,
+    "classification": core.DynamicForestClassifier, "regression": core.DynamicForestRegressor,
+    "tree": core.DynamicTreeClassifier, "online": core.OnlineBoostingClassifier,
+    "incremental": core.IncrementalBoostingClassifier,
 }  # fmt: skip
 CLASSIFIERS = ("classification", "tree", "online", "incremental")
 FAST = {"n_estimators": 20, "learning_rate": 0.3}
@@ -133,7 +128,7 @@ def test_every_parameter_and_fitted_attribute_is_documented(estimator: type[Any]
     parameters = text.partition("Parameters\n")[2].partition("Attributes\n")[0]
     documented = set(re.findall(r"\w+", "\n".join(re.findall(r"^(\w.*?)(?: :.*)?$", parameters, re.MULTILINE))))
     assert set(estimator().get_params()) <= documented
-    defaults = {} if estimator is DynamicTreeClassifier else {"n_estimators": 5}
+    defaults = {} if estimator is core.DynamicTreeClassifier else {"n_estimators": 5}
     fitted = estimator(**defaults).fit(*samples(estimator.task.value))
     public = {name for name in vars(fitted) if not name.startswith("_")} - set(fitted.get_params())
     assert all(name.endswith("_") for name in public)
@@ -192,13 +187,9 @@ def frame() -> tuple[pd.DataFrame, np.ndarray]:
 def calls(model: Any, X: Any, y: Any) -> list[Callable[[], Any]]:
     """Every method that takes features, score and partial_fit included."""
     return [
-        lambda: model.predict(X),
-        lambda: model.predict_proba(X),
-        lambda: model.predict_log_proba(X),
-        lambda: model.score(X, y),
-        lambda: model.add(X, y),
-        lambda: model.partial_fit(X, y),
-    ]
+        lambda: model.predict(X), lambda: model.predict_proba(X), lambda: model.predict_log_proba(X),
+        lambda: model.score(X, y), lambda: model.add(X, y), lambda: model.partial_fit(X, y),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("task", CLASSIFIERS)
@@ -222,7 +213,7 @@ def test_names_without_names_at_fit_and_the_reverse_are_warned_of_where_the_call
 
 
 def test_set_params_sets_all_or_nothing_and_anything_until_the_fit() -> None:
-    model = DynamicForestClassifier(n_estimators=3)
+    model = core.DynamicForestClassifier(n_estimators=3)
     with pytest.raises(ValueError, match=r"Invalid parameter 'trees' for estimator .*Valid parameters are: \["):
         model.set_params(n_estimators=99, trees=1)
     assert model.n_estimators == 3
@@ -232,18 +223,15 @@ def test_set_params_sets_all_or_nothing_and_anything_until_the_fit() -> None:
     assert not model.__sklearn_is_fitted__()
 
 
-@pytest.mark.parametrize(
-    ("model", "text"),
-    [
-        (DynamicForestClassifier(), "DynamicForestClassifier()"),
-        (DynamicForestClassifier(5, lazy=False), "DynamicForestClassifier(lazy=False, n_estimators=5)"),
-        (DynamicForestRegressor(max_features=0.5), "DynamicForestRegressor()"),
-        # One feature is not all of them.
-        (DynamicForestRegressor(max_features=1), "DynamicForestRegressor(max_features=1)"),
-        (DynamicTreeClassifier(epsilon=0.1, alpha=0.2), "DynamicTreeClassifier(alpha=0.2)"),
-        (DynamicForestRegressor(max_features=np.arange(2)), "DynamicForestRegressor(max_features=array([0, 1]))"),
-    ],
-)
+@pytest.mark.parametrize(("model", "text"), [
+    (core.DynamicForestClassifier(), "DynamicForestClassifier()"),
+    (core.DynamicForestClassifier(5, lazy=False), "DynamicForestClassifier(lazy=False, n_estimators=5)"),
+    (core.DynamicForestRegressor(max_features=0.5), "DynamicForestRegressor()"),
+    # One feature is not all of them.
+    (core.DynamicForestRegressor(max_features=1), "DynamicForestRegressor(max_features=1)"),
+    (core.DynamicTreeClassifier(epsilon=0.1, alpha=0.2), "DynamicTreeClassifier(alpha=0.2)"),
+    (core.DynamicForestRegressor(max_features=np.arange(2)), "DynamicForestRegressor(max_features=array([0, 1]))"),
+])  # fmt: skip
 def test_repr_shows_what_is_not_at_its_default(model: Any, text: str) -> None:
     assert repr(model) == text
     if "array" not in text:

@@ -43,8 +43,7 @@ def test_pipeline_with_columns_and_pandas_output() -> None:
     forest.delete("row 59")
     assert forest.n_samples_ == 59
     assert pipeline.score(X, y) > 0.9
-    assert pipeline.predict_proba(X).shape == (60, 2)
-    assert pipeline.classes_.tolist() == ["no", "yes"]
+    assert (pipeline.predict_proba(X).shape, pipeline.classes_.tolist()) == ((60, 2), ["no", "yes"])
     assert "DynamicForestClassifier" in pipeline._repr_html_()
 
 
@@ -58,19 +57,15 @@ def test_cross_validation_and_learning_curve() -> None:
     assert np.isfinite(scores).all()
 
 
-@pytest.mark.parametrize(
-    "tool",
-    [
-        CalibratedClassifierCV(make(), cv=3, method="sigmoid"),
-        CalibratedClassifierCV(make(), cv=3, method="isotonic", ensemble=False),
-        VotingClassifier([("a", make()), ("b", make(random_state=1))], voting="soft"),
-        *(BaggingClassifier(make(task), n_estimators=2, random_state=0) for task in ("classification", "tree")),
-        *(OneVsRestClassifier(make(task)) for task in ("classification", "tree")),
-        *(RFE(make(task), n_features_to_select=2) for task in ("classification", "tree")),
-        *(make_pipeline(SelectFromModel(make(task)), make(task)) for task in ("classification", "tree")),
-    ],
-    ids=lambda tool: type(tool).__name__,
-)
+@pytest.mark.parametrize("tool", [
+    CalibratedClassifierCV(make(), cv=3, method="sigmoid"),
+    CalibratedClassifierCV(make(), cv=3, method="isotonic", ensemble=False),
+    VotingClassifier([("a", make()), ("b", make(random_state=1))], voting="soft"),
+    *(BaggingClassifier(make(task), n_estimators=2, random_state=0) for task in ("classification", "tree")),
+    *(OneVsRestClassifier(make(task)) for task in ("classification", "tree")),
+    *(RFE(make(task), n_features_to_select=2) for task in ("classification", "tree")),
+    *(make_pipeline(SelectFromModel(make(task)), make(task)) for task in ("classification", "tree")),
+], ids=lambda tool: type(tool).__name__)  # fmt: skip
 def test_inside_classifiers(tool: Any) -> None:
     X, y = samples()
     fitted = tool.fit(X, y)

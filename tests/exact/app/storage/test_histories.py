@@ -7,16 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 
 from oubli.app.errors import JournalDamagedError, JournalFullError
 from oubli.app.storage import journal as journal_module
@@ -24,7 +16,7 @@ from oubli.app.storage.journal import Record, SqliteJournal
 from tests.unit.app.storage.support import journal_in, killed
 
 
-class JournalHistory(RuleBasedStateMachine):
+class JournalHistory(stateful.RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
@@ -34,7 +26,7 @@ class JournalHistory(RuleBasedStateMachine):
         self.since_rotation: list[Record] = []
         self.abandoned: list[SqliteJournal] = []
 
-    @initialize()
+    @stateful.initialize()
     def begin(self) -> None:
         self.path = self.folder / "0"
         self.journal = journal_in(self.path)
@@ -43,7 +35,7 @@ class JournalHistory(RuleBasedStateMachine):
     def last_seq(self) -> int:
         return self.kept[-1].seq if self.kept else self.starts[-1] - 1
 
-    @rule(bodies=st.lists(st.binary(max_size=9000), min_size=1, max_size=12), reserve=st.booleans())
+    @stateful.rule(bodies=st.lists(st.binary(max_size=9000), min_size=1, max_size=12), reserve=st.booleans())
     def append(self, bodies: list[bytes], reserve: bool) -> None:
         first = self.last_seq + 1
         records = [Record(first + i, first + i, body, body[::-1][:50]) for i, body in enumerate(bodies)]
@@ -51,7 +43,7 @@ class JournalHistory(RuleBasedStateMachine):
         self.kept += records
         self.since_rotation += records
 
-    @rule(bodies=st.lists(st.binary(min_size=5000, max_size=9000), min_size=3, max_size=6))
+    @stateful.rule(bodies=st.lists(st.binary(min_size=5000, max_size=9000), min_size=3, max_size=6))
     def append_what_does_not_fit(self, bodies: list[bytes]) -> None:
         first = self.last_seq + 1
         records = [Record(first + i, 1, body, b"") for i, body in enumerate(bodies)]
@@ -62,7 +54,7 @@ class JournalHistory(RuleBasedStateMachine):
             self.journal.append(records)
         connection.execute(f"PRAGMA max_page_count={2**31 - 2}").fetchall()
 
-    @rule()
+    @stateful.rule()
     def rotate(self) -> None:
         first = self.last_seq + 1
         self.journal.rotate(first)
@@ -70,7 +62,7 @@ class JournalHistory(RuleBasedStateMachine):
         if first != self.starts[-1]:
             self.starts.append(first)
 
-    @rule(data=st.data())
+    @stateful.rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
         seq = data.draw(st.integers(self.starts[0], self.last_seq + 2), label="before")
         self.journal.drop_before(seq)
@@ -78,12 +70,12 @@ class JournalHistory(RuleBasedStateMachine):
             del self.starts[0]
         self.kept = [record for record in self.kept if record.seq >= self.starts[0]]
 
-    @rule()
+    @stateful.rule()
     def reopen(self) -> None:
         self.journal.close()
         self.journal = journal_in(self.path)
 
-    @rule()
+    @stateful.rule()
     def kill(self) -> None:
         """Continue with the files as they are; what the abandoned process does later is not seen any more."""
         self.n_copies += 1
@@ -91,19 +83,19 @@ class JournalHistory(RuleBasedStateMachine):
         self.path = killed(self.path, self.folder / str(self.n_copies))
         self.journal = journal_in(self.path)
 
-    @precondition(lambda self: self.starts[0] > 1)
-    @rule()
+    @stateful.precondition(lambda self: self.starts[0] > 1)
+    @stateful.rule()
     def ask_for_what_was_dropped(self) -> None:
         if self.last_seq >= self.starts[0]:
             with pytest.raises(JournalDamagedError):
                 list(self.journal.records(self.starts[0] - 2))
 
-    @rule(data=st.data())
+    @stateful.rule(data=st.data())
     def read_from(self, data: st.DataObject) -> None:
         after = data.draw(st.integers(self.starts[0] - 1, self.last_seq + 2), label="after")
         assert list(self.journal.records(after)) == [record for record in self.kept if record.seq > after]
 
-    @invariant()
+    @stateful.invariant()
     def agrees(self) -> None:
         if not hasattr(self, "journal"):
             return
@@ -126,15 +118,13 @@ def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(n_examples: int) -> None:
-    run_state_machine_as_test(
+    stateful.run_state_machine_as_test(
         JournalHistory,
         settings=settings(
-            max_examples=n_examples,
-            stateful_step_count=30,
-            deadline=None,
+            max_examples=n_examples, stateful_step_count=30, deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
-    )
+    )  # fmt: skip
 
 
 def test_histories() -> None:

@@ -42,8 +42,7 @@ def assert_same(trees: Trees, expected: Ensemble) -> None:
     """The trees are the oracle's, bit for bit, and so is what goes with them."""
     found = read(trees)
     assert [value.hex() for value in found.base] == [value.hex() for value in expected.base]
-    assert found.unit == expected.unit
-    assert len(found.trees()) == len(expected.trees())
+    assert (found.unit, len(found.trees())) == (expected.unit, len(expected.trees()))
     for number, (one, other) in enumerate(zip(found.trees(), expected.trees(), strict=True)):
         where = difference(one, other)
         assert where is None, f"tree {number}, {where}"

@@ -58,15 +58,12 @@ def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
-@pytest.mark.parametrize(
-    ("name", "x", "near", "exact", "ulps"),
-    [
-        ("exp", arguments(0), math.exp, oracle.exp, 3),
-        ("sigmoid", arguments(1), _sigmoid, oracle.sigmoid, 5),
-        # Near 1 the logarithm is as small as the distance, and still has all its digits.
-        ("log", positives(0), math.log, oracle.log, 4),
-    ],
-)
+@pytest.mark.parametrize(("name", "x", "near", "exact", "ulps"), [
+    ("exp", arguments(0), math.exp, oracle.exp, 3),
+    ("sigmoid", arguments(1), _sigmoid, oracle.sigmoid, 5),
+    # Near 1 the logarithm is as small as the distance, and still has all its digits.
+    ("log", positives(0), math.log, oracle.log, 4),
+])  # fmt: skip
 def test_it_is_near_that_of_the_c_library_and_the_oracle_bit_for_bit(
     name: str, x: Floats, near: Callable[[float], float], exact: Callable[[float], float], ulps: int
 ) -> None:

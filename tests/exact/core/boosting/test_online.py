@@ -53,14 +53,11 @@ def learn(model: Any, X: Any, y: Any, numbers: Any) -> Any:
 # -- what an update comes to -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("n_classes", "n", "sizes"),
-    [
-        (2, 30, [*[1] * 30, -1, 2]),  # by more than twice as many
-        *((n_classes, 48, [12, 12, -12, -12, 13]) for n_classes in (2, 4, 0)),  # by more than a fifth in one call
-        (2, 600, [-100, 100, -101]),  # by many, and more than a sixtieth
-    ],
-)
+@pytest.mark.parametrize(("n_classes", "n", "sizes"), [
+    (2, 30, [*[1] * 30, -1, 2]),  # by more than twice as many
+    *((n_classes, 48, [12, 12, -12, -12, 13]) for n_classes in (2, 4, 0)),  # by more than a fifth in one call
+    (2, 600, [-100, 100, -101]),  # by many, and more than a sixtieth
+])  # fmt: skip
 def test_when_all_trees_are_grown_again(n_classes: int, n: int, sizes: list[int]) -> None:
     X, y = table(8, 620, n_classes)
     model, n_held = fitted(X, y, n), n

@@ -46,8 +46,7 @@ def test_the_toy_example_of_the_paper() -> None:
         (0, 1.5, 27.0, (0, 4.0, -6.0, -15.0)),
         (2, 4500.0, (2, 3500.0, 0.0, 2.0), -2.0),
     ]
-    assert model.predict([[2.0, 0.8, 3200.0]]).tolist() == [32.0]
-    assert model.predict(rows).tolist() == ages
+    assert (model.predict([[2.0, 0.8, 3200.0]]).tolist(), model.predict(rows).tolist()) == ([32.0], ages)
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
@@ -93,8 +92,7 @@ def test_the_size_of_a_set_hardly_matters() -> None:
         parameters = quantised_parts.Parameters(1, 0.1, 4, 1.0, 1.0, 1.0, 255, 0.25, 0.25, 0, 0.1, seed)
         for n in (1, 1000, 2**16 - 1, 2**16, 100_000, 2**17, 2**18, 10**7):
             found, expected = split.steadiness(n, 4, seed), quantised_parts.steadiness(n, parameters)
-            assert found.top == expected.top
-            assert found.coarsening == (expected.grid == 0.5)
+            assert (found.top, found.coarsening) == (expected.top, expected.grid == 0.5)
             for depth, scale in enumerate(expected.scales):
                 assert found.weights[depth].tolist() == [quantised_parts.weight_of(scale, i) for i in range(256)]
             large.append((n, expected.grid == 0.5))

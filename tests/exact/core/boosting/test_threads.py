@@ -37,16 +37,11 @@ def fitted(kind: str, n_classes: int, n_jobs: int | None = None) -> Any:
         return estimator(6, random_state=1, n_jobs=n_jobs, **parameters).fit(X, y)
 
 
-@pytest.mark.parametrize(
-    ("kind", "n_classes", "module", "name"),
-    [
-        ("quantised", 2, quantised, "grow_in_blocks"),
-        ("quantised", 3, quantised, "grow_part"),
-        ("online", 2, online, "grow_in_blocks"),
-        ("online", 3, online, "grow_tree"),
-        ("presorted", 3, presorted, "grow_group"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "n_classes", "module", "name"), [
+    ("quantised", 2, quantised, "grow_in_blocks"), ("quantised", 3, quantised, "grow_part"),
+    ("online", 2, online, "grow_in_blocks"), ("online", 3, online, "grow_tree"),
+    ("presorted", 3, presorted, "grow_group"),
+])  # fmt: skip
 def test_a_fit_that_fails_in_a_thread_changes_nothing(
     kind: str, n_classes: int, module: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

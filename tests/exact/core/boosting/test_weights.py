@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core import (
-    IncrementalBoostingClassifier,
-    IncrementalBoostingRegressor,
-    OnlineBoostingClassifier,
-    OnlineBoostingRegressor,
-)
+from oubli import core
 
 
 def row(i: int) -> list[Any]:
@@ -27,7 +22,7 @@ def label(task: str, i: int) -> Any:
 
 def digest_of(task: str, numbers: list[int], weights: list[int] | None) -> str:
     """Of a model of the samples with these numbers."""
-    kind = IncrementalBoostingRegressor if task == "numbers" else IncrementalBoostingClassifier
+    kind = core.IncrementalBoostingRegressor if task == "numbers" else core.IncrementalBoostingClassifier
     model = kind(n_estimators=6, max_depth=3, random_state=3, min_child_weight=0.1, quantization=None)
     model.fit([row(i) for i in numbers], [label(task, i) for i in numbers], sample_weight=weights)
     return str(model.digest())
@@ -41,11 +36,11 @@ def test_a_sample_of_weight_two_is_two_samples(task: str) -> None:
     assert digest_of(task, numbers, weights) == digest_of(task, repeated, None)
 
 
-@pytest.mark.parametrize("kind", [OnlineBoostingClassifier, OnlineBoostingRegressor])
+@pytest.mark.parametrize("kind", [core.OnlineBoostingClassifier, core.OnlineBoostingRegressor])
 def test_predictions_of_online_boosting_are_those_of_weighted_means(kind: Any) -> None:
     """Samples like the first row are of a class, or a number, with weight 9 to 1, those like the second with 1 to 9."""
     rows, labels = [[0.0]] * 40 + [[1.0]] * 40, [0, 1] * 20 + [1, 0] * 20
     model = kind(n_estimators=200, learning_rate=0.1, random_state=1, min_child_weight=0.1)
     model.fit(rows, labels, sample_weight=[9.0, 1.0] * 40)
-    answer = model.predict if kind is OnlineBoostingRegressor else lambda some: model.predict_proba(some)[:, 1]
+    answer = model.predict if kind is core.OnlineBoostingRegressor else lambda some: model.predict_proba(some)[:, 1]
     assert np.allclose(answer([[0.0], [1.0]]), [0.1, 0.9], atol=0.04)

@@ -14,16 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli.core import load, persistence
+from oubli.core import errors, load, persistence
 from oubli.core.data.schema import LabelType, Schema, Task
-from oubli.core.errors import (
-    DuplicateIdError,
-    EmptyModelError,
-    FileError,
-    InputError,
-    NotFittedError,
-    UnknownIdError,
-)
 from oubli.core.estimators import KINDS
 from oubli.core.influence import influence, view
 from tests.histories.cases import Case, small
@@ -66,8 +58,7 @@ def facts(model: Any) -> list[Any]:
 
 
 def same(model: Any, other: Any, case: Case) -> None:
-    assert model.digest() == other.digest()
-    assert answers(model, case) == answers(other, case)
+    assert (model.digest(), answers(model, case)) == (other.digest(), answers(other, case))
     assert model.samples_.ids() == other.samples_.ids()
 
 
@@ -109,7 +100,7 @@ def test_a_model_that_starts_empty_learns_all_the_same(case: Case) -> None:
     model = case.make().start(case.schema())
     assert model.add(X, y, ids=[f"id {i}" for i in range(N)]) == [f"id {i}" for i in range(N)]
     model.delete(model.samples_.ids())
-    with pytest.raises(EmptyModelError):
+    with pytest.raises(errors.EmptyModelError):
         model.query(X)
     assert model.add(X[:1], y[:1]) == ["0"]
     answered = model.query(X).labels.tolist()
@@ -123,7 +114,7 @@ def test_partial_fit_fits_and_adds(case: Case) -> None:
     assert model.n_samples_ == 60
     model.scrub()
     assert model.digest() == case.make().fit(X, y).digest()
-    with pytest.raises(InputError, match="must be one of `classes`"):
+    with pytest.raises(errors.InputError, match="must be one of `classes`"):
         model.partial_fit(X[:1], y[:1], classes=["never"] if case.task is Task.CLASSIFICATION else [1e9])
 
 
@@ -137,21 +128,21 @@ def test_what_is_refused_changes_nothing(case: Case) -> None:
     bad = [X[0], [float("inf"), *X[1][1:]], X[2]]
     other_task = Task.REGRESSION if case.task is CLASSES else CLASSES
     attempts: list[tuple[type[Exception], Callable[[], object]]] = [
-        (InputError, lambda: model.add(bad, y)),
-        (InputError, lambda: model.add([bad[1]], y[:1])),
-        (InputError, lambda: model.add([[*X[0], 1.0]], y[:1])),
-        (InputError, lambda: model.add(X, [y[0], None, y[2]])),
-        (InputError, lambda: model.add(X[:1], [None])),
-        (InputError, lambda: model.add(X, y[:2])),
-        (DuplicateIdError, lambda: model.add(X, y, ids=["x", "y", "x"])),
-        (DuplicateIdError, lambda: model.add(X, y, ids=["x", "y", known])),
-        (UnknownIdError, lambda: model.delete([known, "never"])),
-        (DuplicateIdError, lambda: model.delete([known, known])),
-        (UnknownIdError, lambda: model.replace("never", X[0], y[0])),
-        (InputError, lambda: model.replace(known, bad[1], y[0])),
-        (InputError, lambda: model.query(bad)),
-        (InputError, lambda: model.fit(bad, y)),
-        (InputError, lambda: model.start(Schema(case.schema().columns, other_task, LabelType.NUMBER))),
+        (errors.InputError, lambda: model.add(bad, y)),
+        (errors.InputError, lambda: model.add([bad[1]], y[:1])),
+        (errors.InputError, lambda: model.add([[*X[0], 1.0]], y[:1])),
+        (errors.InputError, lambda: model.add(X, [y[0], None, y[2]])),
+        (errors.InputError, lambda: model.add(X[:1], [None])),
+        (errors.InputError, lambda: model.add(X, y[:2])),
+        (errors.DuplicateIdError, lambda: model.add(X, y, ids=["x", "y", "x"])),
+        (errors.DuplicateIdError, lambda: model.add(X, y, ids=["x", "y", known])),
+        (errors.UnknownIdError, lambda: model.delete([known, "never"])),
+        (errors.DuplicateIdError, lambda: model.delete([known, known])),
+        (errors.UnknownIdError, lambda: model.replace("never", X[0], y[0])),
+        (errors.InputError, lambda: model.replace(known, bad[1], y[0])),
+        (errors.InputError, lambda: model.query(bad)),
+        (errors.InputError, lambda: model.fit(bad, y)),
+        (errors.InputError, lambda: model.start(Schema(case.schema().columns, other_task, LabelType.NUMBER))),
     ]
     for error, attempt in attempts:
         with pytest.raises(error):
@@ -179,12 +170,9 @@ def test_progress_is_told_of_every_tree_in_the_callers_thread(case: Case) -> Non
     told: list[tuple[int, int, int]] = []
     digest = model.digest()
     model.fit(
-        X,
-        y,
-        ids=[f"id {i}" for i in range(N)],
-        schema=case.schema(),
+        X, y, ids=[f"id {i}" for i in range(N)], schema=case.schema(),
         progress=lambda done, total: told.append((done, total, threading.get_ident())),
-    )
+    )  # fmt: skip
     done = [number for number, *_ in told]
     assert {thread for *_, thread in told} <= {threading.get_ident()}
     assert done == sorted(set(done))
@@ -264,7 +252,7 @@ def test_a_file_says_what_it_holds(case: Case, tmp_path: Path) -> None:
     assert document == {**document, **told, "n_samples": N, "extra": {"note": "text"}}
     assert type(model).load(tmp_path / "model").digest() == model.digest()
     others = [estimator for estimator in KINDS.values() if estimator is not type(model)]
-    with pytest.raises(FileError, match=f"holds a {type(model).__name__}"):
+    with pytest.raises(errors.FileError, match=f"holds a {type(model).__name__}"):
         others[0].load(tmp_path / "model")
 
 
@@ -293,7 +281,7 @@ def test_a_model_that_is_let_go_of_is_overwritten_and_copies_answers_and_views_a
         assert influence(model, X[:2], y[:2], method="leaf-influence").scores.any()
     model.shred()
     assert not any(array.any() for array in arrays)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(errors.NotFittedError):
         model.query(X[:1])
     assert all(np.array_equal(part, before) for part, before in zip(answer, expected, strict=True))
     assert seen is None or seen.values.any()

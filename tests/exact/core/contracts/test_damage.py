@@ -24,15 +24,11 @@ from tests.histories.cases import Case, small
 
 NUMBERS = Task.REGRESSION
 KINDS = {
-    "forest": small("forest"),
-    "forest numbers": small("forest", NUMBERS),
-    "tree": small("tree"),
-    "online": small("online-boosting", robustness=0.0),
-    "online numbers": small("online-boosting", NUMBERS),
-    "quantised": small("incremental-boosting"),
-    "statistics": small("incremental-boosting", category_statistics=2),
+    "forest": small("forest"), "forest numbers": small("forest", NUMBERS), "tree": small("tree"),
+    "online": small("online-boosting", robustness=0.0), "online numbers": small("online-boosting", NUMBERS),
+    "quantised": small("incremental-boosting"), "statistics": small("incremental-boosting", category_statistics=2),
     "presorted": small("incremental-boosting", NUMBERS, quantization=None),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

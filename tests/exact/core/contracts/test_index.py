@@ -48,22 +48,17 @@ def test_a_label_deletes_its_row_and_no_other(kind: str) -> None:
     assert other.samples_.ids() == [str(i) for i in range(1000, 1040)]
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
-        pd.RangeIndex(1000, 1000 + N), pd.RangeIndex(0, 2 * N, 2), pd.RangeIndex(N - 1, -1, -1),
-        pd.Index(range(1, N + 1)),
-        pd.Index([2**63 - 1 - i for i in range(N)]), pd.Index(range(-5, N - 5), dtype="int8"),
-        pd.Index(range(3, N + 3), dtype="uint16"), pd.Index(range(3, N + 3), dtype="Int64"),
-        pd.Index(range(3, N + 3), dtype=object), pd.Index([f"p {i}" for i in range(N)]),
-        pd.Index([f"ü{i}" for i in range(N)], dtype="string"), pd.CategoricalIndex(list("abcdefghijkl")),
-        pd.Index([str(i) for i in range(N)]), pd.Index([*range(N - 1), "last"]),
-        pd.date_range("2024-01-01", periods=N), pd.date_range("2024-01-01", periods=N, freq="37ns"),
-        pd.date_range("2024-10-27", periods=N, freq="h", tz="Europe/Vienna"),
-        pd.Index([datetime.date(2024, 1, day + 1) for day in range(N)]), pd.Index(range(3, N + 3), name="x"),
-    ],
-    ids=lambda index: f"{type(index).__name__}-{index[0]}-{index.dtype}",
-)  # fmt: skip
+@pytest.mark.parametrize("index", [
+    pd.RangeIndex(1000, 1000 + N), pd.RangeIndex(0, 2 * N, 2), pd.RangeIndex(N - 1, -1, -1), pd.Index(range(1, N + 1)),
+    pd.Index([2**63 - 1 - i for i in range(N)]), pd.Index(range(-5, N - 5), dtype="int8"),
+    pd.Index(range(3, N + 3), dtype="uint16"), pd.Index(range(3, N + 3), dtype="Int64"),
+    pd.Index(range(3, N + 3), dtype=object), pd.Index([f"p {i}" for i in range(N)]),
+    pd.Index([f"ü{i}" for i in range(N)], dtype="string"), pd.CategoricalIndex(list("abcdefghijkl")),
+    pd.Index([str(i) for i in range(N)]), pd.Index([*range(N - 1), "last"]), pd.date_range("2024-01-01", periods=N),
+    pd.date_range("2024-01-01", periods=N, freq="37ns"),
+    pd.date_range("2024-10-27", periods=N, freq="h", tz="Europe/Vienna"),
+    pd.Index([datetime.date(2024, 1, day + 1) for day in range(N)]), pd.Index(range(3, N + 3), name="x"),
+], ids=lambda index: f"{type(index).__name__}-{index[0]}-{index.dtype}")  # fmt: skip
 def test_every_label_names_its_row(index: Any) -> None:
     model, X, _ = fitted(index)
     assert len(set(model.samples_.ids())) == N
@@ -108,14 +103,11 @@ def test_where_ids_come_from_is_as_before_when_an_addition_fails(monkeypatch: py
     assert model.add(X, y) == list(map(str, range(N, 2 * N)))
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
-        pd.MultiIndex.from_arrays([range(N), range(N)]), np.arange(N) / 2, pd.timedelta_range("1h", periods=N),
-        pd.period_range("2024", periods=N, freq="M"), [1.0, np.nan, *range(2, N)], [True, False] * (N // 2),
-        pd.MultiIndex.from_arrays([[1] * N, [1] * N]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("index", [
+    pd.MultiIndex.from_arrays([range(N), range(N)]), np.arange(N) / 2, pd.timedelta_range("1h", periods=N),
+    pd.period_range("2024", periods=N, freq="M"), [1.0, np.nan, *range(2, N)], [True, False] * (N // 2),
+    pd.MultiIndex.from_arrays([[1] * N, [1] * N]),
+])  # fmt: skip
 def test_an_index_no_label_of_which_can_be_an_id_is_told_of(index: Any) -> None:
     X, y = frame(range(N))
     X.index = pd.Index(index)
@@ -131,17 +123,13 @@ def test_an_index_no_label_of_which_can_be_an_id_is_told_of(index: Any) -> None:
     assert model.n_samples_ == 3 * N
 
 
-@pytest.mark.parametrize(
-    ("index", "n"),
-    [
-        ([5, 5, *range(100, 98 + N)], 1), (["a"] * N, N - 1), ([*range(1, N), "1"], 1),
-        ([None, *map(str, range(1, N))], 1),
-        (pd.Index([pd.NA, *range(1, N)], dtype="Int64"), 1),
-        (pd.DatetimeIndex(["2024-01-01", None, *pd.date_range("2025", periods=N - 2)]), 1),
-        ([True, False, *map(str, range(N - 2))], 2), (["", "x" * 257, *map(str, range(N - 2))], 2),
-        ([0] * N, N - 1), ([*range(N // 2), *range(N // 2)], N // 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("index", "n"), [
+    ([5, 5, *range(100, 98 + N)], 1), (["a"] * N, N - 1), ([*range(1, N), "1"], 1), ([None, *map(str, range(1, N))], 1),
+    (pd.Index([pd.NA, *range(1, N)], dtype="Int64"), 1),
+    (pd.DatetimeIndex(["2024-01-01", None, *pd.date_range("2025", periods=N - 2)]), 1),
+    ([True, False, *map(str, range(N - 2))], 2), (["", "x" * 257, *map(str, range(N - 2))], 2), ([0] * N, N - 1),
+    ([*range(N // 2), *range(N // 2)], N // 2),
+])  # fmt: skip
 def test_labels_that_could_delete_another_row_are_refused(index: Any, n: int) -> None:
     X, y = frame(range(N))
     X.index = pd.Index(index)

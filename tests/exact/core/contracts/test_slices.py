@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from oubli.core import (
-    DynamicForestClassifier,
-    DynamicForestRegressor,
-    IncrementalBoostingClassifier,
-    IncrementalBoostingRegressor,
-    planning,
-)
+from oubli import core
 from oubli.core.boosting.quantised import engine as quantised
 from oubli.core.boosting.quantised.engine import QuantisedTrees
 from oubli.core.errors import UnusableModelError
@@ -27,14 +21,14 @@ FOREST: dict[str, Any] = {"n_estimators": 6, "random_state": 3}
 BOOSTED: dict[str, Any] = {"n_estimators": 12, "max_depth": 3, "random_state": 3}
 # Estimator, number of classes (0: numbers), parameters.
 CASES: dict[str, tuple[Any, int, dict[str, Any]]] = {
-    "forest": (DynamicForestClassifier, 3, FOREST),
-    "forest of few leaves": (DynamicForestClassifier, 3, {**FOREST, "max_depth": 1}),  # which several slices reach
-    "forest of numbers": (DynamicForestRegressor, 0, FOREST),
-    "two classes": (IncrementalBoostingClassifier, 2, BOOSTED),
-    "three classes": (IncrementalBoostingClassifier, 3, BOOSTED),
-    "numbers": (IncrementalBoostingRegressor, 0, BOOSTED),
-    "stopping": (IncrementalBoostingClassifier, 2, {**BOOSTED, "early_stopping": 2}),
-    "threads": (IncrementalBoostingClassifier, 2, {**BOOSTED, "n_jobs": 2}),
+    "forest": (core.DynamicForestClassifier, 3, FOREST),
+    "forest of few leaves": (core.DynamicForestClassifier, 3, {**FOREST, "max_depth": 1}),  # which several slices reach
+    "forest of numbers": (core.DynamicForestRegressor, 0, FOREST),
+    "two classes": (core.IncrementalBoostingClassifier, 2, BOOSTED),
+    "three classes": (core.IncrementalBoostingClassifier, 3, BOOSTED),
+    "numbers": (core.IncrementalBoostingRegressor, 0, BOOSTED),
+    "stopping": (core.IncrementalBoostingClassifier, 2, {**BOOSTED, "early_stopping": 2}),
+    "threads": (core.IncrementalBoostingClassifier, 2, {**BOOSTED, "n_jobs": 2}),
 }
 
 
@@ -97,8 +91,7 @@ def test_readers_have_the_model_before_and_the_end_is_that_of_a_change_at_once(c
         return
     assert model.can_be_sliced(plan)
     for reader in model.change_in_slices(plan):
-        assert said(reader) == before
-        assert reader.n_lazy_tags_ == 0
+        assert (said(reader), reader.n_lazy_tags_) == (before, 0)
         n_slices += 1
     # In a forest the first slice makes room.
     assert n_slices >= (1 + -(-n // A_SLICE) if model.kind == "forest" else model.engine_.n_iterations)
@@ -178,7 +171,7 @@ def test_what_a_change_takes_is_estimated_from_counts() -> None:
 
 def test_what_is_short_enough_for_one_piece_is_sliced_where_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     lazy, eager, turn = fitted("forest"), fitted("forest", lazy=False), Turn(longest_pause=1.0)
-    monkeypatch.setattr(planning, "_SLICED_FROM", lazy.seconds_to_change(3))
+    monkeypatch.setattr(core.planning, "_SLICED_FROM", lazy.seconds_to_change(3))
     for n, is_sliced in ((3, False), (5, True)):
         names = [f"c{i}" for i in range(n)]
         assert lazy.plan_delete(names, turn=turn).takes_long is is_sliced
@@ -239,7 +232,7 @@ def test_what_has_all_trees_grown_again_is_made_in_slices_as_well(gone: str) -> 
     model.check_invariants()
 
 
-def test_boosting_makes_what_readers_would_not_know_and_what_takes_long_to_bin_again_at_once(
+def test_boosting_makes_what_readers_would_not_know_and_long_binning_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = fitted("two classes")

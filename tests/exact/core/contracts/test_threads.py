@@ -24,20 +24,15 @@ from tests.tiers import ordinary
 
 # With 3 classes and 7 threads the samples are cut, with 5 classes and 2 threads the trees grow side by side.
 _QUANTISED, _ONLINE = small("incremental-boosting"), small("online-boosting")
+LONG: tuple[tuple[Case, dict[str, Any]], ...] = (
+    (_QUANTISED, {"max_depth": 1}), (TWO_CLASSES[1], {"max_depth": 7, "split_sampling": 0.5}),
+    (_QUANTISED, {"early_stopping": 2, "validation_fraction": 0.3, "n_estimators": 30}),
+    (_QUANTISED, {"quantization": None, "early_stopping": 2, "validation_fraction": 0.3}),
+    (_ONLINE, {"max_leaf_nodes": 2}), (_ONLINE, {"split_sampling": 1.0, "robustness": 0.0}),
+)  # fmt: skip
 MORE = [
-    replace(_QUANTISED, n_classes=5),
-    replace(_ONLINE, n_classes=5),
-    *(
-        pytest.param(replace(one, parameters={**one.parameters, **changed}), marks=pytest.mark.long)
-        for one, changed in (
-            (_QUANTISED, {"max_depth": 1}),
-            (TWO_CLASSES[1], {"max_depth": 7, "split_sampling": 0.5}),
-            (_QUANTISED, {"early_stopping": 2, "validation_fraction": 0.3, "n_estimators": 30}),
-            (_QUANTISED, {"quantization": None, "early_stopping": 2, "validation_fraction": 0.3}),
-            (_ONLINE, {"max_leaf_nodes": 2}),
-            (_ONLINE, {"split_sampling": 1.0, "robustness": 0.0}),
-        )
-    ),
+    *(replace(one, n_classes=5) for one in (_QUANTISED, _ONLINE)),
+    *(pytest.param(replace(one, parameters={**one.parameters, **more}), marks=pytest.mark.long) for one, more in LONG),
 ]
 
 

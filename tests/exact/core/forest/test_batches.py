@@ -65,16 +65,11 @@ def answers(player: Player, X: Any) -> Any:
 MIXED, NUMBERS, WIDER, WORDS_ALONE = [NUMERIC, CATEGORY, BOOLEAN, CATEGORY], [NUMERIC] * 3, [WIDE, CATEGORY], [CATEGORY]
 
 
-@pytest.mark.parametrize(
-    ("n_classes", "columns"),
-    [
-        *((n_classes, columns) for n_classes in (2, 5, None) for columns in (MIXED, NUMBERS, WORDS_ALONE)),
-        *((2, WIDER), (5, WIDER), pytest.param(None, WIDER, marks=pytest.mark.long)),
-    ],
-)
-def test_batches_are_answered_as_the_oracle_does(
-    columns: list[Column], n_classes: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("n_classes", "columns"), [
+    *((n_classes, columns) for n_classes in (2, 5, None) for columns in (MIXED, NUMBERS, WORDS_ALONE)),
+    *((2, WIDER), (5, WIDER), pytest.param(None, WIDER, marks=pytest.mark.long)),
+])  # fmt: skip
+def test_batches_are_the_oracles(columns: list[Column], n_classes: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     task = "regression" if n_classes is None else "classification"
     label = (lambda rng: rng.randrange(100) / 4) if n_classes is None else (lambda rng: rng.randrange(n_classes))
     samples = samples_of(columns, label, seed=n_classes or 0)

@@ -43,25 +43,17 @@ def world_of(n_columns: int, task: str, dtype: str, seed: int) -> World:
 
     rows = [tuple(cell(column) for column in range(n_columns)) for _ in range(60)]
     parameters = {
-        "n_estimators": 3,
-        "occurrence": rng.choice([1.0, 0.5]),
-        "max_depth": None,
-        "min_samples_split": 2,
-        "n_thresholds": rng.choice([1, 3, 6]),
-        "max_features": rng.randint(1, max(1, n_columns // 3)),
+        "n_estimators": 3, "occurrence": rng.choice([1.0, 0.5]), "max_depth": None, "min_samples_split": 2,
+        "n_thresholds": rng.choice([1, 3, 6]), "max_features": rng.randint(1, max(1, n_columns // 3)),
         "criterion": "squared_error" if task == "regression" else rng.choice(["gini", "entropy"]),
-        "lazy": rng.random() < 0.7,
-        "random_state": rng.randrange(100),
-    }
+        "lazy": rng.random() < 0.7, "random_state": rng.randrange(100),
+    }  # fmt: skip
     return World(
-        columns=tuple(columns),
-        task="regression" if task == "regression" else "classification",
-        label_type={"two classes": "integer", "classes": "string", "regression": "number"}[task],
-        parameters=parameters,
-        rows=tuple((row, rng.choice(LABELS[task])) for row in rows),
-        queries=tuple(rows[:8]),
+        columns=tuple(columns), task="regression" if task == "regression" else "classification",
+        label_type={"two classes": "integer", "classes": "string", "regression": "number"}[task], parameters=parameters,
+        rows=tuple((row, rng.choice(LABELS[task])) for row in rows), queries=tuple(rows[:8]),
         tuning={"counters_from": rng.choice([2, MANY])},
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.long)], ids=["few", "more"])

@@ -72,8 +72,7 @@ def some(labels: str, samples: Samples, trees: list[int], **parameters: Any) -> 
 
 def require_same(found: SomeTrees, model: Any, trees: list[int]) -> None:
     expected = model.tree_digests()
-    assert found.digests == {tree: expected[tree] for tree in trees}
-    assert list(found.digests) == trees
+    assert (found.digests, list(found.digests)) == ({tree: expected[tree] for tree in trees}, trees)
     assert model_digest(found.header, expected) == model.digest()
 
 

@@ -78,7 +78,7 @@ def test_pools_do_not_grow_with_every_call() -> None:
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("in_caller", [True, False])
-def test_an_error_in_a_thread_leaves_whole_trees(
+def test_an_error_harms_no_tree(
     error: type[BaseException], *, in_caller: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = fitted()

@@ -22,15 +22,11 @@ def noisy(n: int = 300, n_flipped: int = 40) -> tuple[np.ndarray, np.ndarray, se
 
 
 @pytest.mark.parametrize("reranks", [False, True])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: IncrementalBoostingClassifier(15, max_depth=3, random_state=0),
-        lambda: IncrementalBoostingClassifier(15, max_depth=3, quantization=None, random_state=0),
-        lambda: OnlineBoostingClassifier(15, max_leaf_nodes=6, random_state=0),
-    ],
-    ids=["quantised", "presorted", "online"],
-)
+@pytest.mark.parametrize("make", [
+    lambda: IncrementalBoostingClassifier(15, max_depth=3, random_state=0),
+    lambda: IncrementalBoostingClassifier(15, max_depth=3, quantization=None, random_state=0),
+    lambda: OnlineBoostingClassifier(15, max_leaf_nodes=6, random_state=0),
+], ids=["quantised", "presorted", "online"])  # fmt: skip
 def test_flipped_labels_go_and_the_validation_loss_falls(make, reranks):
     X, y, flipped, V, w = noisy()
     model = make().fit(X, y)
@@ -88,9 +84,7 @@ def test_a_dry_run_only_proposes():
     digest = model.digest()
     report = clean(model, V, w, dry_run=True, max_removed=0.1)
     assert model.digest() == digest
-    assert report.steps == []
-    assert report.removed == []
-    assert len(report.proposed) == 30
+    assert (report.steps, report.removed, len(report.proposed)) == ([], [], 30)
     assert report.proposed == influence(model, V, w).harmful(30)
     assert sum(name in flipped for name, _ in report.proposed) > 20
 
@@ -113,11 +107,9 @@ def test_what_does_not_fit_is_refused_before_anything_changes():
     model = IncrementalBoostingClassifier(5, random_state=0).fit(X, y)
     digest = model.digest()
     for arguments, text in (
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"max_removed": 1.5}, "max_removed=1.5"),
-        ({"max_removed": 0}, "max_removed=0"),
-        ({"method": "other"}, "method='other'"),
-    ):
+        ({"batch_size": 0}, "batch_size=0"), ({"max_removed": 1.5}, "max_removed=1.5"),
+        ({"max_removed": 0}, "max_removed=0"), ({"method": "other"}, "method='other'"),
+    ):  # fmt: skip
         with pytest.raises(InputError, match=text):
             clean(model, V, w, **arguments)
     with pytest.raises(InputError, match="kind tree"):

@@ -90,15 +90,12 @@ def test_kinds_and_methods_that_do_not_go_together(exact, data):
         influence(with_statistics, rows[:2], y[:2], method="leaf-influence")
     assert influence(with_statistics, rows[:2], y[:2], method="leave-one-out").scores.any()
     cases: list[tuple[Any, str, str]] = [
-        (tree, "leaf-influence", "kind tree: use forest"),
-        (tree, "leave-one-out", "kind tree: use forest"),
-        (forest, "leaf-influence", "use method='leaf-refit'"),
-        (low, "leaf-refit", "use method='leave-one-out'"),
+        (tree, "leaf-influence", "kind tree: use forest"), (tree, "leave-one-out", "kind tree: use forest"),
+        (forest, "leaf-influence", "use method='leaf-refit'"), (low, "leaf-refit", "use method='leave-one-out'"),
         (online, "leave-one-out", "approximate: use method='leaf-influence'"),
-        (view(exact), "leave-one-out", "a model that unlearns"),
-        (object(), "leaf-influence", "make a view"),
+        (view(exact), "leave-one-out", "a model that unlearns"), (object(), "leaf-influence", "make a view"),
         (exact, "other", "must be one of leaf-influence"),
-    ]
+    ]  # fmt: skip
     for model, method, text in cases:
         with pytest.raises(InputError, match=text):
             influence(model, X[:2], y[:2], method=method)
@@ -107,12 +104,10 @@ def test_kinds_and_methods_that_do_not_go_together(exact, data):
 def test_other_arguments_are_checked(exact, data):
     X, y = data
     for arguments, text in (
-        ({"reduce": "sum"}, "reduce='sum'"),
-        ({"update_set": "some"}, "update_set='some'"),
-        ({"update_set": 0}, "update_set=0"),
-        ({"update_set": True}, "update_set=True"),
+        ({"reduce": "sum"}, "reduce='sum'"), ({"update_set": "some"}, "update_set='some'"),
+        ({"update_set": 0}, "update_set=0"), ({"update_set": True}, "update_set=True"),
         ({"method": "leave-one-out", "update_set": 3}, "leave it out"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(InputError, match=text):
             influence(exact, X[:2], y[:2], **arguments)
     for method in METHODS:

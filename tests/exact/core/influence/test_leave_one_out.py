@@ -126,12 +126,9 @@ def test_a_sample_that_much_hangs_on(n_rows: int) -> None:
 
 @settings(max_examples=15)
 @given(
-    task=st.sampled_from(["binary", "multiclass", "regression"]),
-    n=st.integers(2, 40),
-    n_trees=st.integers(1, 6),
-    occurrence=st.sampled_from([0.3, 1.0]),
-    seed=st.integers(0, 100),
-)
+    task=st.sampled_from(["binary", "multiclass", "regression"]), n=st.integers(2, 40), n_trees=st.integers(1, 6),
+    occurrence=st.sampled_from([0.3, 1.0]), seed=st.integers(0, 100),
+)  # fmt: skip
 def test_small_forests(task, n, n_trees, occurrence, seed):
     X, y = problem(task, n, seed, categories=seed % 2 == 0, missing=seed % 3 == 0)
     estimator = DynamicForestRegressor if task == "regression" else DynamicForestClassifier

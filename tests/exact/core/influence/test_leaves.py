@@ -183,12 +183,9 @@ def test_single_point_only_takes_the_sample_out_of_its_leaves(loss: Loss) -> Non
 
 @settings(max_examples=25, deadline=None)
 @given(
-    loss=st.sampled_from(list(Loss)),
-    n=st.integers(6, 25),
-    n_leaves=st.integers(1, 8),
-    l2=st.sampled_from([0.0, 0.3]),
+    loss=st.sampled_from(list(Loss)), n=st.integers(6, 25), n_leaves=st.integers(1, 8), l2=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 1000),
-)
+)  # fmt: skip
 def test_leaves_may_become_empty(loss: Loss, n: int, n_leaves: int, l2: float, seed: int) -> None:
     # Other starts depend on a class keeping a sample.
     structures = random_structures(

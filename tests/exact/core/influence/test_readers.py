@@ -31,13 +31,9 @@ def data() -> dict[str, Any]:
     missing = X.copy()
     missing[rng.random(X.shape) < 0.05] = np.nan
     return {
-        "X": X,
-        "missing": missing,
-        "regression": signal,
-        "binary": (signal > 1).astype(int),
-        "multiclass": np.digitize(signal, [0.3, 1.5]),
-        "weights": rng.uniform(0.5, 2.0, N),
-    }
+        "X": X, "missing": missing, "regression": signal, "binary": (signal > 1).astype(int),
+        "multiclass": np.digitize(signal, [0.3, 1.5]), "weights": rng.uniform(0.5, 2.0, N),
+    }  # fmt: skip
 
 
 def light(task: str, **parameters: Any) -> Any:
@@ -96,15 +92,11 @@ def categories(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
     return frame, ((frame["many"].cat.codes % 3 == 0).to_numpy() ^ (rng.random(N) < 0.2)).astype(int)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: light("binary", min_child_samples=5),
-        lambda: extreme("binary", enable_categorical=True),
-        lambda: histogram("binary", categorical_features="from_dtype"),
-    ],
-    ids=["lightgbm", "xgboost", "histogram"],
-)
+@pytest.mark.parametrize("make", [
+    lambda: light("binary", min_child_samples=5),
+    lambda: extreme("binary", enable_categorical=True),
+    lambda: histogram("binary", categorical_features="from_dtype"),
+], ids=["lightgbm", "xgboost", "histogram"])  # fmt: skip
 def test_categorical_splits(make):
     X, y = categories(np.random.default_rng(0))
     model = make().fit(X, y)
@@ -188,12 +180,9 @@ def test_other_samples_than_the_models_and_rows_of_another_shape_are_refused(mak
     seen = view(model, X, y)
     for rows, text in (
         (X[:2, :4], "X has 4 features, but .* is expecting 5"),
-        (np.zeros((2, 6)), "X has 6 features, but .* is expecting 5"),
-        (X[:0], "X has no rows"),
-        ([], "X has no rows"),
-        (X[0], "X must be a table"),
-        ([[1.0, 2.0], [3.0]], "X must be a table"),
-    ):
+        (np.zeros((2, 6)), "X has 6 features, but .* is expecting 5"), (X[:0], "X has no rows"), ([], "X has no rows"),
+        (X[0], "X must be a table"), ([[1.0, 2.0], [3.0]], "X must be a table"),
+    ):  # fmt: skip
         with pytest.raises(InputError, match=text):
             influence(seen, rows, y[: len(rows)])
     with pytest.raises(FeatureCountError):

@@ -59,14 +59,12 @@ class Case(cases.Case):
 
 
 CASES = [
-    Case("forest", CLASSES, _FOREST, "forest"),
-    Case("forest", CLASSES, {**_FOREST, "lazy": False}, "forest eager"),
+    Case("forest", CLASSES, _FOREST, "forest"), Case("forest", CLASSES, {**_FOREST, "lazy": False}, "forest eager"),
     Case("forest", NUMBERS, _FOREST, "forest numbers"),
     Case("forest", CLASSES, {**_FOREST, "lazy": False, "n_jobs": 2}, "forest threads"),
     Case("forest", NUMBERS, {**_FOREST, "n_jobs": 2}, "forest numbers threads"),
     Case("incremental-boosting", CLASSES, {**_SHALLOW, "n_jobs": 2}, "quantised threads"),
-    Case("tree", CLASSES, _TREE, "tree"),
-    Case("tree", CLASSES, {**_TREE, "lazy": True}, "tree lazy"),
+    Case("tree", CLASSES, _TREE, "tree"), Case("tree", CLASSES, {**_TREE, "lazy": True}, "tree lazy"),
     Case("tree", CLASSES, {**_TREE, "window": N}, "tree window"),
     Case("tree", CLASSES, {**_TREE, "epsilon": 0.0}, "tree again"),
     Case("online-boosting", CLASSES, {**_BOOSTED, "max_leaf_nodes": 6}, "online"),
@@ -77,7 +75,7 @@ CASES = [
     Case("incremental-boosting", CLASSES, {**_SHALLOW, "category_statistics": 2}, "statistics"),
     Case("incremental-boosting", CLASSES, {**_SHALLOW, "quantization": None}, "presorted"),
     Case("incremental-boosting", NUMBERS, {**_SHALLOW, "quantization": None}, "presorted numbers"),
-]
+]  # fmt: skip
 BY_NAME = {case.name: case for case in CASES}
 
 _HELD = [f"id {i}" for i in range(60) if i not in (3, 7, 11)]
@@ -145,44 +143,32 @@ def _ask_unseen(model: Any, case: Case) -> None:
 
 OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "add one": lambda model, case: model.add([[0.1, "red", 0.2, True]], [case.label("often")]),
-    "ask the unseen": _ask_unseen,
-    "add a few": _add(4),
+    "ask the unseen": _ask_unseen, "add a few": _add(4),
     "add one of a new class": _add(1, label="new", category="strange"),
-    "add some of a new class": _add(5, label="new", category="strange"),
-    "add many": _add(70, category="strange"),
-    "add one of another weight": _add(1, weights=[0.5]),
-    "add some of other weights": _add(4, weights=[2, 0.5, 1, 3]),
+    "add some of a new class": _add(5, label="new", category="strange"), "add many": _add(70, category="strange"),
+    "add one of another weight": _add(1, weights=[0.5]), "add some of other weights": _add(4, weights=[2, 0.5, 1, 3]),
     "weigh": lambda model, case: model.replace(
-        "id 3", [0.3, "strange", 0.1, True], case.label("often"), sample_weight=0.5
+        "id 3", [0.3, "strange", 0.1, True], case.label("often"), sample_weight=0.5,
     ),
-    "delete one": _delete("id 20"),
-    "delete the rare one": _delete("id 7"),
-    "delete a few": _delete("id 20", "id 3", "id 7", "x"),
-    "delete many": _delete(*_HELD),
-    "add a few in slices": _in_slices("add"),
-    "delete a few in slices": _in_slices("delete"),
+    "delete one": _delete("id 20"), "delete the rare one": _delete("id 7"),
+    "delete a few": _delete("id 20", "id 3", "id 7", "x"), "delete many": _delete(*_HELD),
+    "add a few in slices": _in_slices("add"), "delete a few in slices": _in_slices("delete"),
     "replace": lambda model, case: model.replace("id 3", [0.3, "strange", 0.1, True], case.label("often")),
     "replace the rare one": lambda model, case: model.replace("id 7", [0.3, "red", 0.1, False], case.label("often")),
     "partial_fit": lambda model, case: model.partial_fit(
-        [[0.1, "red", 0.2, True], [0.2, "odd", 0.3, None]], [case.label("often")] * 2
+        [[0.1, "red", 0.2, True], [0.2, "odd", 0.3, None]], [case.label("often")] * 2,
     ),
-    "fit": _fit,
-    "start": lambda model, case: model.start(case.schema()),
+    "fit": _fit, "start": lambda model, case: model.start(case.schema()),
     "fit_held": lambda model, case: model.fit_held(model.samples_.copy()),
-    "resolve": lambda model, case: model.resolve(),
-    "resolve some": lambda model, case: model.resolve(max_tags=2),
+    "resolve": lambda model, case: model.resolve(), "resolve some": lambda model, case: model.resolve(max_tags=2),
     "resolve until": lambda model, case: model.resolve_until(np.zeros(1, np.int64)),
     "resolve until stopped": lambda model, case: model.resolve_until(np.ones(1, np.int64)),
     "predict one": lambda model, case: model.predict(case.samples(1, seed=4)[0]),
     "predict some": lambda model, case: model.query(case.samples(20, seed=4)[0]),
     "query frozen": lambda model, case: model.query(case.samples(3, seed=4)[0], frozen=True),
-    "digest": lambda model, case: model.digest(),
-    "verify": lambda model, case: model.verify(),
-    "copy": lambda model, case: model.copy(),
-    "save": _save,
-    "to_parts": lambda model, case: model.to_parts(),
-    "scrub": lambda model, case: model.scrub(),
-    "wipe": lambda model, case: model.wipe(),
+    "digest": lambda model, case: model.digest(), "verify": lambda model, case: model.verify(),
+    "copy": lambda model, case: model.copy(), "save": _save, "to_parts": lambda model, case: model.to_parts(),
+    "scrub": lambda model, case: model.scrub(), "wipe": lambda model, case: model.wipe(),
     "subject": lambda model, case: model.samples_.set_subject("id 3", "another"),
     "no subject": lambda model, case: model.samples_.set_subject("id 3", None),
     "retention": lambda model, case: model.samples_.set_retention("keen", 50, 9),
@@ -192,10 +178,10 @@ OPERATIONS: dict[str, Callable[[Any, Case], Any]] = {
     "restrict": lambda model, case: model.restrict(["id 61", "id 62"], {"keen": Mark(8, False)}),
     "release": lambda model, case: model.release(["id 70"]),
     "rectify": lambda model, case: model.apply(
-        model.plan_replace("id 70", [[0.3, "strange", 0.1, True]], case.label("new"))
+        model.plan_replace("id 70", [[0.3, "strange", 0.1, True]], case.label("new")),
     ),
     "erase": lambda model, case: model.apply(model.plan_delete(["id 70"])),
     "addition": lambda model, case: model.samples_.note_additions(["id 5", "id 61"], 8, "another"),
     "origins": lambda model, case: model.samples_.set_origins(["id 5", "id 6"], 1),
     "nonces": lambda model, case: model.samples_.note_nonces(["id 5", "id 61"], bytes(range(9, 41))),
-}
+}  # fmt: skip

@@ -74,14 +74,10 @@ class _Handler(ctypes.Structure):
     """NumPy's PyDataMem_Handler."""
 
     _fields_ = [
-        ("name", ctypes.c_char * 127),
-        ("version", ctypes.c_uint8),
-        ("context", ctypes.c_void_p),
-        ("malloc", ctypes.c_void_p),
-        ("calloc", ctypes.c_void_p),
-        ("realloc", ctypes.c_void_p),
+        ("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p), ("calloc", ctypes.c_void_p), ("realloc", ctypes.c_void_p),
         ("free", ctypes.c_void_p),
-    ]
+    ]  # fmt: skip
 
 
 _handler = _Handler(

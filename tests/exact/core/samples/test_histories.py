@@ -23,19 +23,14 @@ LAYOUTS = {
     "numbers": ((COLUMNS[0], Column("b", "numeric")), "classification", "integer"),
 }
 CELLS = {
-    "age": [None, 0.0, -1.5, 0.1, 2**24],
-    "b": [None, 1.0, 2.0],
-    "wide": [None, 0.1, 2**53 - 1, 1e300],
-    "member": [None, True, False],
-    "job": [None, "job-clerk", "job-cook", "job-é", "job-1", 1, True, "shared"],
+    "age": [None, 0.0, -1.5, 0.1, 2**24], "b": [None, 1.0, 2.0], "wide": [None, 0.1, 2**53 - 1, 1e300],
+    "member": [None, True, False], "job": [None, "job-clerk", "job-cook", "job-é", "job-1", 1, True, "shared"],
     "town": [None, "town-Paris", "town-Lyon", "shared"],
-}
+}  # fmt: skip
 LABELS = {
-    "scalar": ["label-a", "label-b", 1, 1.0, True, "1"],
-    "string": ["label-a", "label-b", "label-c"],
-    "number": [0.0, 1.5, -2.25],
-    "integer": [0, 1, 2],
-}
+    "scalar": ["label-a", "label-b", 1, 1.0, True, "1"], "string": ["label-a", "label-b", "label-c"],
+    "number": [0.0, 1.5, -2.25], "integer": [0, 1, 2],
+}  # fmt: skip
 IDS = ["id-a", "id-b", "id-c", "7", "007", "12", "-3", "id-é"]
 MOMENTS = [4_102_444_800_001, 4_102_444_800_007, -3, 253_402_300_799_999]
 SUBJECTS = ["subject-ann", "subject-bob"]
@@ -185,9 +180,7 @@ class StoreHistory(RuleBasedStateMachine):
     @invariant()
     def the_store_is_the_model(self):
         store = self.store
-        assert store.ids() == list(self.model)
-        assert len(store) == len(self.model)
-        assert store.next_id == self.counter
+        assert (store.ids(), len(store), store.next_id) == (list(self.model), len(self.model), self.counter)
         assert store.slots().tolist() == sorted(self.slots.values())
         for name, (features, label, subject, moment) in self.model.items():
             sample = store.get(name)

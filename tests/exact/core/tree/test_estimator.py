@@ -114,15 +114,10 @@ def test_the_text_of_a_leaf_has_the_shares_of_all_its_classes() -> None:
     assert model.export_text(decimals=3) == "low (20 samples): high 25.0%, low 50.0%, unknown 25.0%"
 
 
-@pytest.mark.parametrize(
-    ("values", "labels", "question"),
-    [
-        ([1.0, None], "ab", "f is known"),
-        ([True, False], "ab", "f is false"),
-        (["u", None, "v"], "aba", "f is missing"),
-        (["u", 'say "w"'], "ab", r'f is ("u"|"say \\"w\\"")'),
-    ],
-)
+@pytest.mark.parametrize(("values", "labels", "question"), [
+    ([1.0, None], "ab", "f is known"), ([True, False], "ab", "f is false"), (["u", None, "v"], "aba", "f is missing"),
+    (["u", 'say "w"'], "ab", r'f is ("u"|"say \\"w\\"")'),
+])  # fmt: skip
 def test_questions_are_in_words(values: list[Any], labels: str, question: str) -> None:
     """One feature at a time, so that each kind of split is needed."""
     model = DynamicTreeClassifier().fit([[value] for value in values] * 3, list(labels) * 3)

@@ -61,21 +61,14 @@ def test_feasible_along_a_stream_that_turns_around(lazy: bool) -> None:
 # --- the claim --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changed", "guarantee"),
-    [
-        ({}, "epsilon-feasible"),
-        ({"epsilon": 0.0239}, "epsilon-feasible"),
-        ({"epsilon": 0.3 / 12.5}, "approximate"),  # beta's bound itself
-        ({"epsilon": 0.025}, "approximate"),
-        ({"epsilon": 0.019, "alpha": 0.1}, "epsilon-feasible"),
-        ({"epsilon": 0.021, "alpha": 0.1}, "approximate"),
-        ({"epsilon": 0.019, "pruning_size": 50}, "epsilon-feasible"),
-        ({"epsilon": 0.020, "pruning_size": 50}, "approximate"),
-        ({"epsilon": 0.01, "alpha": 0.0}, "approximate"),
-        ({"epsilon": 0.01, "beta": 0.0}, "approximate"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "guarantee"), [
+    ({}, "epsilon-feasible"), ({"epsilon": 0.0239}, "epsilon-feasible"),
+    ({"epsilon": 0.3 / 12.5}, "approximate"), ({"epsilon": 0.025}, "approximate"),  # the former is beta's bound itself
+    ({"epsilon": 0.019, "alpha": 0.1}, "epsilon-feasible"), ({"epsilon": 0.021, "alpha": 0.1}, "approximate"),
+    ({"epsilon": 0.019, "pruning_size": 50}, "epsilon-feasible"),
+    ({"epsilon": 0.020, "pruning_size": 50}, "approximate"),
+    ({"epsilon": 0.01, "alpha": 0.0}, "approximate"), ({"epsilon": 0.01, "beta": 0.0}, "approximate"),
+])  # fmt: skip
 def test_feasible_is_claimed_where_theorem_3_2_holds(changed: dict[str, Any], guarantee: str) -> None:
     X = np.random.default_rng(0).random((40, 2))
     assert DynamicTreeClassifier(**{**FEASIBLE, **changed}).fit(X, X[:, 0] > 0.5).guarantee == guarantee

@@ -9,15 +9,7 @@ import pytest
 
 from tests.oracles.common import Column
 from tests.oracles.splits import Split
-from tests.oracles.tree import (
-    Node,
-    Parameters,
-    Sample,
-    Tree,
-    build,
-    sample_of,
-    wrong_labels,
-)
+from tests.oracles.tree import Node, Parameters, Sample, Tree, build, sample_of, wrong_labels
 
 NUMBER = Column()
 

@@ -59,11 +59,9 @@ def test_weights_give_the_tree_of_repeated_rows(weights: str, n_classes: int) ->
 
 
 PARAMETERS: dict[str, dict[str, Any]] = {
-    "exact": {"epsilon": 0.0},
-    "exact window": {"epsilon": 0.0, "window": 60, "lazy": True},
-    "feasible": BOUNDS,
+    "exact": {"epsilon": 0.0}, "exact window": {"epsilon": 0.0, "window": 60, "lazy": True}, "feasible": BOUNDS,
     "feasible, pruned": {**BOUNDS, "pruning_size": 5, "lazy": True},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)

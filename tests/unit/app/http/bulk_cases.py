@@ -11,7 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from oubli.app.http.formats import Format
+from oubli.core.data.schema import Column, ColumnType
 
+WIDE = (
+    Column("single", ColumnType.NUMERIC), Column("double", ColumnType.NUMERIC, "float64"),
+    Column("text", ColumnType.CATEGORICAL), Column("flag", ColumnType.BOOLEAN),
+)  # fmt: skip
 BULK = (Format.CSV, Format.NDJSON, Format.ARROW)
 
 

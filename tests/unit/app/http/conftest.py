@@ -20,6 +20,13 @@ def client() -> Iterator[TestClient]:
         yield one
 
 
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest) -> Iterator[TestClient]:
+    """A client of a server that the tests of a module share, with the SETTINGS of the module."""
+    with served(**getattr(request.module, "SETTINGS", {})) as one:
+        yield one
+
+
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[TestClient]:
     """A client of a server with a data directory."""
@@ -45,8 +52,7 @@ def options() -> dict[str, Any]:
 
 @pytest.fixture
 async def host(tmp_path: Path, hot: bool, durable: bool, options: dict[str, Any]) -> AsyncIterator[Host]:
-    service = make_service(directory=tmp_path / "data" if durable else None)
-    async with hosting(service, hot=hot, **options) as one:
+    async with hosting(make_service(directory=tmp_path / "data" if durable else None), hot=hot, **options) as one:
         yield one
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from uvicorn.server import ServerState
 
-from oubli.app.access.keys import AccessKeys
+from oubli.app.access.keys import FILE_NAME, AccessKeys, create_key
 from oubli.app.http.app import create_app
 from oubli.app.http.auth import AccessRules
 from oubli.app.http.connection.connections import ConnectionLimits, Connections, server_config
@@ -40,10 +41,9 @@ class Transport(asyncio.Transport):
         self.closed = False
 
     def write(self, data: Any) -> None:
-        if self.closed:
-            return
-        self.written += data
-        self.writes += 1
+        if not self.closed:
+            self.written += data
+            self.writes += 1
 
     def can_write_eof(self) -> bool:
         return False
@@ -72,7 +72,7 @@ class Host:
         service: Service,
         *,
         hot: bool = True,
-        limits: ConnectionLimits | None = None,
+        limits: Any = None,
         observer: Observer | None = None,
         **settings: Any,
     ) -> None:
@@ -217,13 +217,16 @@ async def hosting(service: Service, *, start: bool = True, **settings: Any) -> A
     await service.lifecycle.stop()
 
 
+Fields = tuple[tuple[str, str], ...]
+
+
 def request(
     method: str = "POST",
     target: str = "/predict",
     body: bytes = b"",
     *,
-    headers: tuple[tuple[str, str], ...] | None = None,
-    more: Mapping[str, str] | None = None,
+    headers: Fields | None = None,
+    more: Any = None,
 ) -> bytes:
     """A request as bytes, with the usual headers unless others are given, and more behind them."""
     if headers is None:
@@ -235,8 +238,9 @@ def request(
 
 PREDICT = request(body=b'{"instances": [[1, "a", true]]}')
 ADD = request(target="/samples", body=b'{"samples": [{"id": "n", "features": [1, "a", true], "label": "yes"}]}')
-DELETE = request("DELETE", "/samples/c1", headers=(("Host", "127.0.0.1"),))
-MODEL = request("GET", "/model", headers=(("Host", "127.0.0.1"),))
+PLAIN: Fields = (("Host", "127.0.0.1"),)
+DELETE = request("DELETE", "/samples/c1", headers=PLAIN)
+MODEL = request("GET", "/model", headers=PLAIN)
 
 both_ways = pytest.mark.parametrize("hot", [True, False])
 
@@ -260,6 +264,10 @@ def asgi_scope(method: str, path: str, **headers: str) -> dict[str, Any]:
 def access_rules(*, limit: int = 1000, **given: Any) -> AccessRules:
     """Rules of a server on this machine; without keys unless some are given."""
     limits = {f"max_{name}_bytes": limit for name in ("body", "bulk", "snapshot")}
-    return AccessRules(
-        **{"allowed_hosts": ["127.0.0.1"], "api_key": None, "access_keys": AccessKeys(None), **limits, **given}
-    )
+    usual: dict[str, Any] = {"allowed_hosts": ["127.0.0.1"], "api_key": None, "access_keys": AccessKeys(None)}
+    return AccessRules(**{**usual, **limits, **given})
+
+
+def make_key(directory: Path, *scopes: str, expires_ms: int | None = None) -> str:
+    """Make a key of a server with this data directory."""
+    return create_key(directory / FILE_NAME, name="n", scopes=scopes, expires_ms=expires_ms)[1]

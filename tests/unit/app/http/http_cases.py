@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -60,6 +60,7 @@ _INFER = ("/v2/models/oubli/infer",) * 6 + ("/v2/models/oubli/versions/1/infer",
 _DATATYPES = ("FP64", "FP32", "FP16", "INT64", "UINT8", "BOOL", "BYTES", "BYTES", SECRET)
 _NUMBERS = ("1", "-3", "2.5", "0", "-0.0", "1e39", "1e999", "1e-400", "16777217", "NaN", "Infinity", "01", "+1", "0x1")
 _TEXTS = ('"a"', '"b"', f'"{SECRET}"', '"\\ud800"', '"\\u0000"', '""', '"' + SECRET * 40 + '"', '"\\x"', "'a'")
+_OTHER_VALUES = ("null", "true", "false", "[]", "{}", f'["{SECRET}"]', f'{{"{SECRET}": 1}}')
 _HOSTS = ("127.0.0.1:8000", "LOCALHOST", "[::1]:80", f"{SECRET}.example", "", "[::1]evil", "a b", "u@127.0.0.1")
 _HOSTS += ("127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1,127.0.0.1", "[", "\u00e9", "127.0.0.1.")
 _ORIGINS = ("http://127.0.0.1", "https://127.0.0.1", "http://127.0.0.1:81", "null", "", f"http://{SECRET}", "http://[")
@@ -69,6 +70,10 @@ _CSV, _NDJSON, _ARROW = _TABLES = ("text/csv", "application/x-ndjson", "applicat
 _TYPES = (
     *_TABLES, "text/csv; charset=latin1", "application/json; charset=utf-8", "Application/JSON", "text/plain", "",
     "application/jsonx", f"a/{SECRET}",
+)  # fmt: skip
+_VALUES = (
+    ("Host", _HOSTS), ("Origin", _ORIGINS), ("Content-Length", _LENGTHS), ("Transfer-Encoding", _ENCODINGS),
+    ("Content-Type", _TYPES), ("Authorization", ("Basic x", "Bearer", f"Bearer {SECRET}", "")),
 )  # fmt: skip
 _LINES = (
     ("Expect", "100-continue"), ("Expect", SECRET), ("Connection", "close"), ("Connection", "Keep-Alive"),
@@ -84,32 +89,22 @@ _LINES = (
 _FEATURES = b'"features": [1, "a", true]'
 _BODIES = (
     b"", b"{}", b"[]", b"null", b"\xff\xfe", b"\xef\xbb\xbf{}", SECRET.encode(), b"[" * 100_000, b" " * 20_000,
-    b'{"instances": ' + b"[" * 2000 + b"]" * 2000 + b"}",
-    b'{"instances": ' + b"[" * 40 + b"]" * 40 + b"}",
+    b'{"instances": ' + b"[" * 2000 + b"]" * 2000 + b"}", b'{"instances": ' + b"[" * 40 + b"]" * 40 + b"}",
     b'{"instances": [[' + SECRET_NUMBER.encode() * 400 + b', "a", true]]}',
     b'{"samples": [{"id": ' + SECRET_NUMBER.encode() * 400 + b", " + _FEATURES + b', "label": "yes"}]}',
     b"{" + _FEATURES + b', "label": "no"}',
-    *(
-        text.encode()
-        for text in (
-            '{"instances": [[1, "a", true]], "receipt": true}',
-            f'{{"instances": [[1, "a", true]], "receipt": "{SECRET}"}}',
-            '{"instances": [[1, "a", true]], "change": {"columns": 2}}',
-            f'{{"instances": [[1, "{SECRET}", true]], "change": {{"features": ["{SECRET}"]}}}}',
-            f'{{"instances": [[1, "a", null]], "change": {{"target": "{SECRET}"}}}}',
-            f'{{"subject": "{SECRET}"}}',
-            f'{{"ids": ["{SECRET}", "c9"]}}',
-            '{"ids": ["c8"], "subjects": ["s1"]}',
-            '{"ids": ["c9", "c8"], "list_found": true}',
-            f'{{"subjects": ["s3", "s4"], "list_found": "{SECRET}"}}',
-            '{"subjects": ["s1", "s2"], "seconds": 86400}',
-            f'{{"subjects": ["{SECRET}"], "seconds": "{SECRET}"}}',
-            f'{{"ids": [], "ref": "{SECRET}"}}',
-            f'{{"features": [1, "{SECRET}", 7], "label": "no"}}',
-            f'{{"parameters": {{"{SECRET}": 1}}}}',
-            f'{{"kind": "{SECRET}"}}',
-        )
-    ),
+    *(text.encode() for text in (
+        '{"instances": [[1, "a", true]], "receipt": true}',
+        f'{{"instances": [[1, "a", true]], "receipt": "{SECRET}"}}',
+        '{"instances": [[1, "a", true]], "change": {"columns": 2}}',
+        f'{{"instances": [[1, "{SECRET}", true]], "change": {{"features": ["{SECRET}"]}}}}',
+        f'{{"instances": [[1, "a", null]], "change": {{"target": "{SECRET}"}}}}',
+        f'{{"subject": "{SECRET}"}}', f'{{"ids": ["{SECRET}", "c9"]}}', '{"ids": ["c8"], "subjects": ["s1"]}',
+        '{"ids": ["c9", "c8"], "list_found": true}', f'{{"subjects": ["s3", "s4"], "list_found": "{SECRET}"}}',
+        '{"subjects": ["s1", "s2"], "seconds": 86400}', f'{{"subjects": ["{SECRET}"], "seconds": "{SECRET}"}}',
+        f'{{"ids": [], "ref": "{SECRET}"}}', f'{{"features": [1, "{SECRET}", 7], "label": "no"}}',
+        f'{{"parameters": {{"{SECRET}": 1}}}}', f'{{"kind": "{SECRET}"}}',
+    )),
 )  # fmt: skip
 _CELLS = ("1", "", "a", "true", "yes", "c1", SECRET, SECRET_NUMBER, '"a"', '"', "1e999", "nan", "\0", f"{SECRET},")
 
@@ -157,7 +152,7 @@ class Cases:
             body = self._table(target, given)
         else:
             method, target = draw.choice(_ROUTES)
-            body = b"" if method in ("GET", "DELETE", "OPTIONS") else self._other_body()
+            body = b"" if method in ("GET", "DELETE", "OPTIONS") else self._random.choice(_BODIES)
         headers = [("Host", "127.0.0.1")]
         key = draw.choice(self._keys)
         if key:
@@ -184,10 +179,8 @@ class Cases:
         n = draw.choice((0, 1, 1, 2, 3, 12, 40))
         if kind == _ARROW:
             n = draw.choice((1, 5, 30))
-            columns = {"age": [7] * n, "job": [SECRET] * n, "member": [True] * n, "income": ["yes"] * n}
-            if path == "/predict":
-                del columns["income"]
-            data = arrow(pa.table(columns), 7)
+            columns = {"age": [7] * n, "job": [SECRET] * n, "member": [True] * n}
+            data = arrow(pa.table(columns if path == "/predict" else {**columns, "income": ["yes"] * n}), 7)
             data = data if draw.random() < 0.5 else self._mutated(data)
         elif kind == _NDJSON:
             rows = [self._row() if path == "/predict" else self._sample() for _ in range(n)]
@@ -199,13 +192,9 @@ class Cases:
             if draw.random() < 0.1:
                 names.append(draw.choice((SECRET, "age", "subject", "expires_at", "weight", "readd", "")))
             good = {"age": "3", "job": "b", "member": "false", "income": "no"}
-            rows = [
-                ",".join(
-                    good.get(name, draw.choice(_CELLS)) if draw.random() < 0.9 else draw.choice(_CELLS)
-                    for name in names
-                )
-                for _ in range(n)
-            ]
+            rows = [",".join(
+                good.get(name, draw.choice(_CELLS)) if draw.random() < 0.9 else draw.choice(_CELLS) for name in names
+            ) for _ in range(n)]  # fmt: skip
             data = draw.choice(("\n", "\n", "\r\n", "\r")).join([",".join(names), *rows]).encode()
         return data[: draw.randrange(len(data) + 1)] if draw.random() < 0.05 else data
 
@@ -213,17 +202,7 @@ class Cases:
         """Change headers: replaced, doubled, left out, added; or send the body in chunks."""
         draw = self._random
         for _ in range(draw.choice((1, 1, 2))):
-            name, values = draw.choice(
-                (
-                    ("Host", _HOSTS),
-                    ("Origin", _ORIGINS),
-                    ("Content-Length", _LENGTHS),
-                    ("Transfer-Encoding", _ENCODINGS),
-                    ("Content-Type", _TYPES),
-                    ("X-API-Key", tuple(self._keys)),
-                    ("Authorization", ("Basic x", "Bearer", f"Bearer {SECRET}", "")),
-                )
-            )
+            name, values = draw.choice((*_VALUES, ("X-API-Key", tuple(self._keys))))
             line = (name, draw.choice(values)) if draw.random() < 0.5 else draw.choice(_LINES)
             how = draw.random()
             if how < 0.5:
@@ -244,18 +223,11 @@ class Cases:
         name = draw.choice(("gzip", "zstd", "x-gzip", "GZIP"))
         encode = _ZSTD if name == "zstd" else _gzip
         cut = draw.randrange(len(body) + 1)
-        encoded = draw.choice(
-            (
-                *(encode(body),) * 3,
-                encode(body[:cut]) + encode(body[cut:]),
-                encode(body)[:-1],
-                encode(body) + SECRET.encode(),
-                encode(body) + encode(b" " * 30_000),  # above the limit when it is decoded
-                encode(b"") + encode(body),
-                self._mutated(encode(body)),
-                body,
-            )
-        )
+        encoded = draw.choice((
+            *(encode(body),) * 3, encode(body[:cut]) + encode(body[cut:]), encode(b"") + encode(body), body,
+            encode(body)[:-1], encode(body) + SECRET.encode(), self._mutated(encode(body)),
+            encode(body) + encode(b" " * 30_000),  # above the limit when it is decoded
+        ))  # fmt: skip
         wrong = {"gzip": "zstd", "zstd": "gzip"}
         name = wrong.get(name, name) if draw.random() < 0.05 else name
         headers = [header for header in headers if header[0] != "Content-Length"]
@@ -285,30 +257,23 @@ class Cases:
             elif how < 0.7:
                 del changed[place : place + draw.choice((1, 1, 4, 40))]
             else:
-                odd = (b"\r\n", b"\n", b"\0", b" ", b":", b"\xff", changed[place : place + 9])
-                changed[place:place] = draw.choice(odd)
+                odd = draw.choice((b"\r\n", b"\n", b"\0", b" ", b":", b"\xff", changed[place : place + 9]))
+                changed[place:place] = odd
         return bytes(changed)
 
     # --- bodies
 
-    def _body(self, key: str, item: object) -> bytes:
+    def _body(self, key: str, item: Callable[[], str]) -> bytes:
         draw = self._random
         kind = draw.random()
         if kind < 0.1:
-            return self._other_body()
+            return self._random.choice(_BODIES)
         n = draw.choice((1, 1, 1, 2, 3, 12, 13))
-        items = ", ".join(item() for _ in range(n))  # type: ignore[operator]
-        text = f'{{"{key}": [{items}]'
+        text = f'{{"{key}": [{", ".join(item() for _ in range(n))}]'
         if kind < 0.2:
-            more = (f', "{SECRET}": 1', f', "{key}": []', f', "x": {self._value()}')
-            text += draw.choice(more)
+            text += draw.choice((f', "{SECRET}": 1', f', "{key}": []', f', "x": {self._value()}'))
         data = (text + "}").encode("utf-8", "surrogatepass")
-        if kind > 0.97:
-            data = data[: draw.randrange(len(data))]
-        return data
-
-    def _other_body(self) -> bytes:
-        return self._random.choice(_BODIES)
+        return data[: draw.randrange(len(data))] if kind > 0.97 else data
 
     def _value(self) -> str:
         draw = self._random
@@ -318,8 +283,7 @@ class Cases:
         if kind < 0.8:
             return draw.choice(_TEXTS)
         long = SECRET_NUMBER * draw.choice((1, 2, 360))
-        other = ("null", "true", "false", "[]", "{}", f'["{SECRET}"]', f'{{"{SECRET}": 1}}', long, f"1e{long}")
-        return draw.choice(other)
+        return draw.choice((*_OTHER_VALUES, long, f"1e{long}"))
 
     def _row(self) -> str:
         draw = self._random
@@ -327,16 +291,15 @@ class Cases:
             return f'[{draw.randrange(40)}, "{draw.choice("abc")}", {draw.choice(("true", "false", "null"))}]'
         cells = [self._value() for _ in range(draw.choice((3, 3, 3, 2, 4)))]
         if draw.random() < 0.3:
-            names = draw.sample(("age", "job", "member", SECRET), 3)
-            named = (f"{json.dumps(name)}: {cell}" for name, cell in zip(names, cells, strict=False))
-            return "{" + ", ".join(named) + "}"
+            names = map(json.dumps, draw.sample(("age", "job", "member", SECRET), 3))
+            return "{" + ", ".join(f"{name}: {cell}" for name, cell in zip(names, cells, strict=False)) + "}"
         return "[" + ", ".join(cells) + "]"
 
     def _inference(self) -> tuple[int | None, bytes]:
         """A request of the inference protocol, mostly right: the length of its JSON if there is more, and all."""
         draw = self._random
         if draw.random() < 0.1:
-            return None, self._other_body()
+            return None, self._random.choice(_BODIES)
         n = draw.choice((1, 1, 1, 1, 2, 2, 3, 12, 13, int(SECRET_NUMBER)))
         wrong = 0.05 if draw.random() < 0.5 else 0.0
         count = min(n, 13)

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from oubli.app.http.app import create_app
 from oubli.app.service.roles import Role
 from oubli.app.service.service import Service
-from tests.unit.app.http.connections import ADD, DELETE, MODEL, PREDICT, Host, hosting, request
-from tests.unit.app.support import make_service, make_settings, samples, served
+from tests.unit.app.http.connections import ADD, DELETE, MODEL, PLAIN, PREDICT, Host, hosting, request
+from tests.unit.app.support import JSON, make_service, samples, served
 
 pytestmark = pytest.mark.anyio
 
@@ -36,32 +35,30 @@ class Cut(Role):
         return None if self.answers_until == math.inf else WHY
 
 
-@pytest.fixture
-async def host() -> AsyncIterator[Host]:
-    service, _ = cut_service()
-    async with hosting(service) as one:
-        yield one
-
-
 def cut_service() -> tuple[Service, Cut]:
     service, role = make_service(), Cut()
     service.lifecycle.role = role
     return service, role
 
 
+@pytest.fixture
+async def host() -> AsyncIterator[Host]:
+    async with hosting(cut_service()[0]) as one:
+        yield one
+
+
 def test_all_routes_are_refused_and_nothing_counted_but_what_tells_nothing_of_samples() -> None:
     service, role = cut_service()
-    table = create_app(make_settings(), service).state.routes
-    routes = {(method, path) for path, _, methods in table._routes for method in methods}
-    assert len(routes) > 80
     with served(service) as client:
+        table = client.app.state.routes._routes  # type: ignore[attr-defined]
+        routes = {(method, path) for path, _, methods in table for method in methods}
+        assert len(routes) > 80
         assert service.measure().n_samples == 60
         role.answers_until = -math.inf
         measured = service.measure()
         assert (measured.n_samples, measured.lazy_tags, measured.is_ready) == (0, 0, False)
         for method, path in sorted(routes):
-            target = path.replace("{file}", "app.js")
-            answer = client.request(method, target, content=b"{}", headers={"Content-Type": "application/json"})
+            answer = client.request(method, path.replace("{file}", "app.js"), content=b"{}", headers=JSON)
             is_refused = answer.status_code == 503 and (method == "HEAD" or WHY in answer.text)
             assert is_refused == (path not in GOES_ON or path in ("/readyz", "/v2/health/ready")), (method, path)
 
@@ -69,23 +66,16 @@ def test_all_routes_are_refused_and_nothing_counted_but_what_tells_nothing_of_sa
 @pytest.mark.parametrize("data", [PREDICT, ADD, DELETE, MODEL])
 async def test_a_request_that_waited_is_refused_on_both_paths(host: Host, data: bytes) -> None:
     connection, role = host.connect(), host.service.lifecycle.role
-    connection.send(PREDICT)  # its head is known then
-    n_samples = host.service.model.state.model.n_samples_
-    role.answers_until = -math.inf
-    connection.send(data)
-    await host.settle()
-    assert connection.statuses == [200, 503]
-    assert WHY.encode() in connection.answers[1].body
-    assert host.service.model.state.model.n_samples_ == n_samples
-    role.answers_until = math.inf
-    connection.send(PREDICT)
-    await host.settle()
+    for sent, until in ((PREDICT, math.inf), (data, -math.inf), (PREDICT, math.inf)):  # its head is known then
+        role.answers_until = until
+        connection.send(sent)
+        await host.settle()
     assert connection.statuses == [200, 503, 200]
+    assert WHY.encode() in connection.answers[1].body
+    assert host.service.model.state.model.n_samples_ == 60
 
 
-async def test_an_answer_that_was_made_before_a_freeze_is_not_written_after_it(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_made_before_a_freeze_is_not_written(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     predict_now = host.service.questions.predict_now
 
     def late(rows: Any) -> Any:
@@ -100,15 +90,12 @@ async def test_an_answer_that_was_made_before_a_freeze_is_not_written_after_it(
     assert connection.statuses == [503]
 
 
-@pytest.mark.parametrize(
-    ("owner", "names", "method", "path", "body", "status"),
-    [
-        ("questions", ["get"], "GET", "/samples/c1", None, 503),
-        ("questions", ["find", "page"], "POST", "/samples/search", {"ids": ["c1"]}, 503),
-        ("questions", ["predict_now"], "POST", "/predict", {"instances": [[1, "a", True]]}, 503),
-        ("changes", ["add"], "POST", "/samples", samples(1), 201),  # the journal says that no one else leads
-    ],
-)
+@pytest.mark.parametrize(("owner", "names", "method", "path", "body", "status"), [
+    ("questions", ["get"], "GET", "/samples/c1", None, 503),
+    ("questions", ["find", "page"], "POST", "/samples/search", {"ids": ["c1"]}, 503),
+    ("questions", ["predict_now"], "POST", "/predict", {"instances": [[1, "a", True]]}, 503),
+    ("changes", ["add"], "POST", "/samples", samples(1), 201),  # the journal says that no one else leads
+])  # fmt: skip
 def test_an_answer_is_looked_at_when_it_is_given(
     owner: str, names: list[str], method: str, path: str, body: Any, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,9 +119,9 @@ def test_an_answer_is_looked_at_when_it_is_given(
 
 async def test_a_stream_of_events_ends(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oubli.app.http.monitoring.events.TICK", 0.01)
-    state, metrics = (host.connect() for _ in range(2))
+    state, metrics = host.connect(), host.connect()
     for connection, path in ((state, "/events"), (metrics, "/events?topic=metrics")):
-        connection.send(request("GET", path, headers=(("Host", "127.0.0.1"),)))
+        connection.send(request("GET", path, headers=PLAIN))
         while not connection.transport.written:  # noqa: ASYNC110 - bytes, and no event
             await asyncio.sleep(0.01)
     host.service.lifecycle.role.answers_until = -math.inf

@@ -60,8 +60,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 def test_a_body_in_any_pieces_is_decoded(members: list[bytes], places: list[int], repeat: bool) -> None:
     members = [member * (30 if repeat and len(member) < 1000 else 1) for member in members]
     for name, encode in ENCODE.items():
-        data = b"".join(map(encode, members))
-        assert received(cut(data, places), name) == b"".join(members)
+        assert received(cut(b"".join(map(encode, members)), places), name) == b"".join(members)
 
 
 @pytest.mark.parametrize("name", ENCODE)
@@ -73,8 +72,7 @@ def test_long_runs_are_decoded_in_several_pieces_up_to_the_limit(name: str) -> N
 
 
 def empties(name: str, n_bytes: int) -> bytes:
-    frame = ENCODE[name](b"")
-    return frame * (n_bytes // len(frame))
+    return ENCODE[name](b"") * (n_bytes // len(ENCODE[name](b"")))
 
 
 SKIPPED = b"\x50\x2a\x4d\x18\0\0\0\0"  # a zstd frame that decoders pass over
@@ -82,17 +80,14 @@ SKIPPED = b"\x50\x2a\x4d\x18\0\0\0\0"  # a zstd frame that decoders pass over
 
 @pytest.mark.parametrize("name", ENCODE)
 @pytest.mark.parametrize("size", [10**6, 65_536, 1000])
-def test_frames_that_hold_nothing_are_refused_after_a_thousand(name: str, size: int) -> None:
+def test_frames_that_hold_nothing_are_refused_after_a_thousand_and_no_others(name: str, size: int) -> None:
     bodies = [empties(name, 2**20), b"".join(ENCODE[name](b"x") for _ in range(2000))]
     if name == "zstd":
         bodies.append(SKIPPED * 100_000)
     for data in bodies:
         pieces = [data[start : start + size] for start in range(0, len(data), size)]
         assert refused(pieces, name) == ("too-many-frames", 400)
-
-
-@pytest.mark.parametrize("name", ENCODE)
-def test_as_many_frames_as_there_is_something_in_pass(name: str) -> None:
+    # As many as there is something in pass.
     few = b"".join(ENCODE[name](b"%d" % number) for number in range(990))
     assert received([few], name) == b"".join(b"%d" % number for number in range(990))
     assert len(received([ENCODE[name](bytes(256)) * 3000], name, 10**6)) == 3000 * 256
@@ -128,18 +123,15 @@ def test_others_are_served_while_a_body_is_decoded(name: str, kind: str, monkeyp
     assert asyncio.run(work()) >= 2**18 // 4096, "another task has a turn for every few KB"
 
 
-def test_encodings_that_are_none_and_those_that_are_unknown() -> None:
+def test_what_is_not_encoded_passes_and_what_is_unknown_damaged_or_needs_a_large_window_is_refused() -> None:
     for name in ("identity", "", " Identity "):
         assert received([b"abc"], name) == b"abc"
     for name in ("br", "deflate", "gzip, gzip", "\xe9"):
         assert refused([b"abc"], name) == ("unsupported-encoding", 415)
-
-
-@pytest.mark.parametrize("name", ENCODE)
-def test_a_body_that_is_cut_short_or_damaged_or_needs_a_large_window_is_refused(name: str) -> None:
-    data = ENCODE[name](bytes(range(256)) * 5)
-    for damaged in (data[:-1], data[:20], b"x" + data):
-        assert refused([damaged], name)[0] == "broken-encoding"
+    for name, encode in ENCODE.items():
+        data = encode(bytes(range(256)) * 5)
+        for damaged in (data[:-1], data[:20], b"x" + data):
+            assert refused([damaged], name)[0] == "broken-encoding"
     parameters = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False, enable_ldm=True)
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     wide = compressor.compress(bytes(1000)) + compressor.flush()  # a larger window than HTTP allows
@@ -151,11 +143,9 @@ def test_requests_and_answers_are_encoded_over_http() -> None:
         body = json.dumps(samples(200, "z")).encode()
         for name, encode in ENCODE.items():
             headers = {**JSON, "Content-Encoding": name, "Accept-Encoding": name}
-            added = client.post("/samples", content=encode(body), headers=headers)
-            assert added.status_code in (200, 201)
+            assert client.post("/samples", content=encode(body), headers=headers).is_success
             listed = client.get("/samples?limit=50", headers={"Accept-Encoding": name})
-            assert listed.headers["content-encoding"] == name
-            assert len(listed.json()["samples"]) == 50
+            assert (listed.headers["content-encoding"], len(listed.json()["samples"])) == (name, 50)
             assert client.get("/healthz", headers=headers).headers.get("content-encoding") is None
             large = client.post("/predict", content=encode(bytes(100_001)), headers=headers)
             assert problem_of(large) == (413, "body-too-large")

@@ -9,63 +9,46 @@ from typing import Any
 import jsonschema_rs
 from starlette.testclient import TestClient
 
-from tests.unit.app.support import described, ended, forest, make_service, served
+from tests.unit.app.support import TENSORS, described, ended, forest, make_service, served
 
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z")
 DATED = re.compile(r'"(\w+)":"(\d{4}-\d\d-\d\d[^"]*)"')
 ROW: dict[str, Any] = {"instances": [[1, "a", True]]}
-DATED_SAMPLE = {
-    "id": "m", "subject": "ada", "features": [1, "a", True], "label": "yes",
-    "expires_at": "2999-01-31T12:00:00+01:00",
-}  # fmt: skip
-CONTENT = {"features": [2, "a", True], "label": "yes"}
-TENSORS = [
-    {"name": name, "datatype": datatype, "shape": [1], "data": [value]}
-    for name, datatype, value in (("age", "FP32", 1), ("job", "BYTES", "a"), ("member", "BOOL", True))
-]
+CONTENT = {"features": [1, "a", True], "label": "yes"}
+DATED_SAMPLE = {"id": "m", "subject": "ada", **CONTENT, "expires_at": "2999-01-31T12:00:00+01:00"}
 INFER = "/v2/models/{model_name}"
 # Method, documented path, query and body, in an order in which each request finds what it needs.
 ASKED: list[tuple[str, str, str, Any]] = [
     *(("GET", path, "", None) for path in ("/healthz", "/readyz", "/access", "/v2", "/v2/health/live")),
     *(("GET", f"/model{more}", "", None) for more in ("", "/importances", "/trees/{n}", "/columns", "/kinds")),
     ("GET", "/model", "?score=true", None),
-    ("POST", "/predict", "", {**ROW, "receipt": True}),
-    ("POST", "/predict", "", {**ROW, "coverage": 0.5}),
-    ("POST", "/predict/without", "", {**ROW, "ids": ["c1"]}),
+    *(("POST", "/predict", "", {**ROW, **more}) for more in ({"receipt": True}, {"coverage": 0.5})),
+    ("POST", "/predict/without", "", {**ROW, "ids": ["c1"]}), ("POST", "/influence", "", ROW),
     ("POST", "/explain", "", {**ROW, "change": {"columns": 2}}),
-    ("POST", "/influence", "", ROW),
     *(("GET", path, "", None) for path in ("/v2/health/ready", INFER, f"{INFER}/ready")),
     *(("GET", f"{INFER}/versions/{{model_version}}{more}", "", None) for more in ("", "/ready")),
     *(("POST", f"{INFER}{more}/infer", "", {"inputs": TENSORS}) for more in ("", "/versions/{model_version}")),
     *(("POST", "/samples", "", {"samples": [DATED_SAMPLE]}) for _ in range(2)),
     ("GET", "/samples/{id}", "", None),
     *(("GET", "/samples", query, None) for query in ("", "?id=m", "?openings=true&limit=2")),
-    ("POST", "/subjects/restrict", "", {"subjects": ["ada"]}),
-    ("GET", "/samples", "?subject=ada", None),
-    ("POST", "/samples/search", "", {"subject": "ada"}),
-    ("POST", "/subjects/export", "", {"subject": "ada"}),
+    ("POST", "/subjects/restrict", "", {"subjects": ["ada"]}), ("GET", "/samples", "?subject=ada", None),
+    *(("POST", path, "", {"subject": "ada"}) for path in ("/samples/search", "/subjects/export")),
     ("POST", "/subjects/release", "", {"subjects": ["ada"]}),
     ("POST", "/subjects/retain", "", {"subjects": ["ada"], "seconds": 1000}),
     ("POST", "/samples/absence-proofs", "", {"id": "nobody"}),
-    ("PUT", "/samples/{id}", "", CONTENT),
-    ("PUT", "/samples", "?id=m", CONTENT),
+    *(("PUT", path, query, {**CONTENT, "label": "no"}) for path, query in (("/samples/{id}", ""), ("/samples", "?id=m"))),
     ("DELETE", "/samples/{id}", "", None),
     *(("DELETE", "/samples", f"?id={name}", None) for name in ("nobody", "c9")),
     *(("POST", "/samples/batch-delete", "", {"ids": ["c8"], "list_found": flag}) for flag in (False, True)),
     *(("GET", f"/erasures{more}", "", None) for more in ("", "/{id}", "/{id}/opening")),
-    *(("GET", f"/ledger{more}", "", None) for more in ("", "/keys")),
-    ("GET", "/ledger/consistency", "?from=1", None),
-    *(("POST", "/model/states", "", None) for _ in range(2)),
-    ("GET", "/model/states", "", None),
+    *(("GET", f"/ledger{more}", "", None) for more in ("", "/keys")), ("GET", "/ledger/consistency", "?from=1", None),
+    *((method, "/model/states", "", None) for method in ("POST", "POST", "GET")),
     ("GET", "/model/states/{index}", "?trees=true", None),
-    ("POST", "/expiry/confirm", "", None),
-    ("POST", "/snapshot", "", None),
-    ("GET", "/snapshot", "", None),
-    ("PUT", "/snapshot/file", "", None),
+    *(("POST", path, "", None) for path in ("/expiry/confirm", "/snapshot")),
+    *((method, path, "", None) for method, path in (("GET", "/snapshot"), ("PUT", "/snapshot/file"))),
     *(("POST", f"/model/{kind}", "", None) for kind in ("scrub", "fit", "verify")),
-    *(("GET", f"/jobs{more}", "", None) for more in ("", "/{id}", "/{id}/result")),
-    ("DELETE", "/jobs/{id}", "", None),
-]
+    *(("GET", f"/jobs{more}", "", None) for more in ("", "/{id}", "/{id}/result")), ("DELETE", "/jobs/{id}", "", None),
+]  # fmt: skip
 # They need other servers; their own tests look at the shapes.
 ELSEWHERE = re.compile("/(opendsr|cluster|webhooks)")
 

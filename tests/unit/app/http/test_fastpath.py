@@ -13,7 +13,6 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,24 +20,20 @@ from typing import Any
 
 import pytest
 
-from oubli.app.access.keys import FILE_NAME, create_key, now_ms, revoke_key
+from oubli.app.access.keys import FILE_NAME, now_ms, revoke_key
 from oubli.app.access.scopes import SCOPES
 from oubli.app.errors import StopReason
 from oubli.app.http.connection.protocol import BODY
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.service import Service
-from tests.unit.app.http.connections import Answered, Connection, Host, hosting, request
+from tests.unit.app.http.connections import Answered, Connection, Host, hosting, make_key, request
 from tests.unit.app.http.http_cases import SECRETS, Cases
-from tests.unit.app.support import NUMBERS, forest, make_service
+from tests.unit.app.support import NUMBERS, TENSORS, forest, make_service
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("patient")]
 
 KEY = "0123456789abcdef-key"
-MAX_BODY, MAX_ROWS = 3000, 12
 MODELS = {"classes": forest(), "numbers": forest(schema=NUMBERS), "empty": forest(0)}
-
-
-DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -57,8 +52,8 @@ def seen(host: Host, answers: list[Answered], *, closed: bool, n_hot: int = 0) -
     state = host.service.model.state
     held = state.model.samples_
     samples = [held.get(name) for name in held.ids()]
-    # A retention period counts from the moment of its request, which is another one for each server.
-    samples = [replace(one, expires_ms=one.expires_ms and one.expires_ms // DAY_MS) for one in samples]
+    # A retention period counts from the moment of its request, which is another one for each server: days are told.
+    samples = [replace(one, expires_ms=one.expires_ms and one.expires_ms // 86_400_000) for one in samples]
     return Seen(answers, closed, samples, held.next_id, state.version, n_hot)
 
 
@@ -76,18 +71,12 @@ async def enter(state: str, service: Service, stack: AsyncExitStack) -> None:
 
 
 async def observe(
-    model: Any,
-    sent: Iterable[Sequence[bytes]],
-    *,
-    hot: bool = True,
-    state: str = "ready",
-    max_queue: int = 1024,
-    **limits: Any,
+    model: Any, sent: list[list[bytes]], *, hot: bool = True, state: str = "ready", max_queue: int = 1024, **limits: Any
 ) -> Seen:
     """Send requests, each in pieces, and return what can be told afterwards."""
     service = make_service(model.copy(), max_queue=max_queue)
     service.model.state.epoch = 1  # else drawn; cursors tell it
-    limits = {"max_body_bytes": MAX_BODY, "max_rows": MAX_ROWS, **limits}
+    limits = {"max_body_bytes": 3000, "max_rows": 12, **limits}
     async with hosting(service, hot=hot, start=state != "starting", **limits) as host:
         connection, noted = host.connect(), host.count_hot()
         async with AsyncExitStack() as stack:
@@ -107,11 +96,10 @@ async def observe(
         return seen(host, connection.answers, closed=is_closed, n_hot=sum(noted))
 
 
-async def both_ways_of(model: Any, sent: Sequence[Sequence[bytes]], **options: Any) -> Seen:
+async def both_ways_of(model: Any, sent: list[list[bytes]], **options: Any) -> Seen:
     """See that both ways answer alike, and return what the short one has done."""
     short, ordinary = [await observe(model, sent, hot=hot, **options) for hot in (True, False)]
     assert ordinary.n_hot == 0
-    assert short.answers == ordinary.answers, sent
     assert replace(short, n_hot=0) == ordinary, sent
     return short
 
@@ -135,43 +123,39 @@ async def test_both_ways_answer_alike(key_file: Path, state: str) -> None:
         await both_ways_of(model, pieces, state=state, max_queue=queue, api_key_file=keys)
 
 
+OF_C1 = b'"features": [7, "b", false], "label": "yes"'
+
+
 async def test_what_is_common_takes_the_short_way(key_file: Path) -> None:
     """So that the comparison above compares something."""
     bodies = [
-        request(body=b'{"instances": [[1, "a", true]]}', headers=None),
+        request(body=b'{"instances": [[1, "a", true]]}'),
         request(body=b'{"instances": [{"age": 1, "job": null, "member": false}, [2.5, "never seen", null]]}'),
         request(body=b'{"instances": [[16777217, "a", true], [1e39, "a", true], [9007199254740993, "a", true]]}'),
         request(target="/samples", body=b'{"samples": [{"features": [1, "a", true], "label": "new"}]}'),
         request(target="/samples", body=b'{"samples": [{"features": [16777217, "a", true], "label": "yes"}]}'),
-        request(
-            target="/samples",
-            body=b'{"samples": [{"id": "c1", "subject": "s1", "features": [7, "b", false], "label": "yes"}]}',
-        ),
+        request(target="/samples", body=b'{"samples": [{"id": "c1", "subject": "s1", %b}]}' % OF_C1),
         request("DELETE", "/samples/c2", headers=(("Host", "localhost:80"), ("Connection", "Keep-Alive"))),
         request("DELETE", "/samples/a%2Fb", headers=(("Host", "localhost:80"), ("Content-Length", "0"))),
     ]
     with_key = [data.replace(b"\r\n", b"\r\nX-API-Key: %b\r\n" % KEY.encode(), 1) for data in bodies]
     for sent, file in ((bodies, None), (with_key, key_file)):
         seen = await observe(MODELS["classes"], [[data] for data in sent], max_queue=0, api_key_file=file)
-        assert [answer.status[9:12] for answer in seen.answers] == [
-            b"200", b"200", b"200", b"201", b"201", b"200", b"200", b"200",
-        ]  # fmt: skip
+        statuses = [answer.status[9:12] for answer in seen.answers]
+        assert statuses == [b"200"] * 3 + [b"201"] * 2 + [b"200"] * 3
         assert seen.n_hot == len(sent)
 
 
-def infer(content: dict[str, Any], behind: bytes = b"", **more: str) -> bytes:
+def infer(content: dict[str, Any], behind: bytes = b"") -> bytes:
     """A request of the inference protocol, with bytes behind its JSON or without."""
     header = json.dumps(content).encode()
-    body = header + behind
-    headers = {"Host": "127.0.0.1", "Content-Length": str(len(body)), **more}
-    if behind:
-        headers["Inference-Header-Content-Length"] = str(len(header))
-    return request(target="/v2/models/oubli/infer", body=body, headers=tuple(headers.items()))
+    headers = (("Host", "127.0.0.1"), ("Content-Length", str(len(header + behind))))
+    more = {"Inference-Header-Content-Length": str(len(header))} if behind else {}
+    return request(target="/v2/models/oubli/infer", body=header + behind, headers=headers, more=more)
 
 
 async def test_long_answers_say_on_both_ways_that_they_may_be_compressed() -> None:
-    row = [35, "a", True]
-    sent = [[request(body=json.dumps({"instances": [row] * n}).encode())] for n in (1, 8, 60)]
+    sent = [[request(body=json.dumps({"instances": [[35, "a", True]] * n}).encode())] for n in (1, 8, 60)]
     short = await both_ways_of(MODELS["classes"], sent, max_rows=60)
     assert short.n_hot == 3
     said = [any(line.startswith(b"vary: ") for line in answer.headers) for answer in short.answers]
@@ -179,31 +163,22 @@ async def test_long_answers_say_on_both_ways_that_they_may_be_compressed() -> No
     assert (said[0], said[-1]) == (False, True)
 
 
-TENSORS = [
-    {"name": "age", "datatype": "FP32", "shape": [1], "data": [1.5]},
-    {"name": "job", "datatype": "BYTES", "shape": [1], "data": ["a"]},
-    {"name": "member", "datatype": "BOOL", "shape": [1], "data": [True]},
-]
 AGE = {"name": "age", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}
 
 
 async def test_the_inference_protocol_takes_the_short_way() -> None:
     binary = {"inputs": [AGE, *TENSORS[1:]], "parameters": {"binary_data_output": True}}
     sent = [
-        infer({"id": "1", "inputs": TENSORS}),
-        infer({"id": "12", "inputs": TENSORS}),  # a known head
-        infer(binary, b"\x00\x00\xc0\x3f"),
-        infer(binary, b"\x00\x00\xc0\x7f"),
+        infer({"id": "1", "inputs": TENSORS}), infer({"id": "12", "inputs": TENSORS}),  # a known head
+        infer(binary, b"\x00\x00\xc0\x3f"), infer(binary, b"\x00\x00\xc0\x7f"),
         infer({"id": "1", "inputs": TENSORS, "parameters": {"min_version": 1}}),
-    ]
+    ]  # fmt: skip
     refused = [
-        infer({"inputs": TENSORS, "parameters": {"min_version": 9}}),
-        infer(binary, b"\x00\x00\xc0"),
+        infer({"inputs": TENSORS, "parameters": {"min_version": 9}}), infer(binary, b"\x00\x00\xc0"),
         infer({"inputs": TENSORS[:2]}),
         request(target="/v2/models/oubli/versions/1/infer", body=json.dumps({"inputs": TENSORS}).encode()),
-    ]
-    pieces = [[data] for data in (*sent, *refused)]
-    short = await both_ways_of(MODELS["classes"], pieces)
+    ]  # fmt: skip
+    short = await both_ways_of(MODELS["classes"], [[data] for data in (*sent, *refused)])
     assert short.n_hot == len(sent)
     assert [answer.status[9:12] for answer in short.answers] == [b"200"] * 5 + [b"503", b"422", b"422", b"200"]
     assert b'"id":"12"' in short.answers[1].body
@@ -215,7 +190,6 @@ _OWN = re.compile(
     rb'|"(created_at|erased_at|next|nonce|positions_key|way)":"[^"]*"'
     rb'|"(set_root|positions_key_hash|previous|at|hash|digest_hash)":"[^"]*"|"(state|proof)":"c2sp[^"]*"'
 )
-N_ORDINARY = 1500
 N_SLOW = int(os.environ.get("OUBLI_TEST_HTTP_CASES", "20000"))
 
 
@@ -277,12 +251,9 @@ def plain(answer: Answered) -> Answered:
 def make_keys(directory: Path) -> list[str]:
     """Keys of all scopes, and such as open nothing."""
     directory.mkdir(exist_ok=True)
-    path = directory / FILE_NAME
-    keys = [create_key(path, name="n", scopes=[scope], expires_ms=None)[1] for scope in SCOPES]
-    keys += [create_key(path, name="n", scopes=["admin"], expires_ms=None)[1] for _ in range(3)] * 4
-    expired = create_key(path, name="n", scopes=["admin"], expires_ms=now_ms() - 1)[1]
-    revoked = create_key(path, name="n", scopes=["admin"], expires_ms=None)[1]
-    revoke_key(path, revoked.split("_")[1])
+    keys = [make_key(directory, scope) for scope in SCOPES] + [make_key(directory, "admin") for _ in range(3)] * 4
+    expired, revoked = make_key(directory, "admin", expires_ms=now_ms() - 1), make_key(directory, "admin")
+    revoke_key(directory / FILE_NAME, revoked.split("_")[1])
     return [*keys, expired, revoked, keys[0][:-1] + "0", "SEKRET", ""]
 
 
@@ -305,8 +276,6 @@ async def compare(seed: int, n_cases: int, folder: Path, *, with_keys: bool, dur
             n, pieces = cases.connection()
             sent += n
             short, ordinary = [await play(host, pieces) for host in hosts]
-            for one, other in zip(short.answers, ordinary.answers, strict=False):
-                assert one == other, (seed, sent, pieces)
             assert short == ordinary, (seed, sent, pieces)
             for answer in short.answers:
                 status = int(answer.status[9:12])
@@ -327,7 +296,7 @@ def fuzz(seeds: range, n_cases: int, folder: Path, caplog: pytest.LogCaptureFixt
 
 
 def test_a_share_of_the_cases(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    fuzz(range(2), N_ORDINARY, tmp_path, caplog)
+    fuzz(range(2), 1500, tmp_path, caplog)
 
 
 @pytest.mark.long

@@ -15,30 +15,23 @@ from starlette.testclient import TestClient
 
 from oubli.app.datasets.loading import load_table
 from oubli.core import DynamicForestClassifier, DynamicForestRegressor
-from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from oubli.core.data.schema import LabelType, Schema, Task
 from tests.tiers import ordinary
+from tests.unit.app.http.bulk_cases import WIDE
 from tests.unit.app.support import JSON, make_service, make_settings, served
 
-COLUMNS = (
-    Column("single", ColumnType.NUMERIC),
-    Column("double", ColumnType.NUMERIC, "float64"),
-    Column("text", ColumnType.CATEGORICAL),
-    Column("flag", ColumnType.BOOLEAN),
-)
 SCHEMAS = {
-    "regression": Schema(COLUMNS, Task.REGRESSION, LabelType.NUMBER, label_name="y", named=True),
-    "numbers": Schema(COLUMNS, Task.CLASSIFICATION, LabelType.NUMBER, label_name="y", named=True),
+    "regression": Schema(WIDE, Task.REGRESSION, LabelType.NUMBER, label_name="y", named=True),
+    "numbers": Schema(WIDE, Task.CLASSIFICATION, LabelType.NUMBER, label_name="y", named=True),
 }
 SINGLES = st.floats(width=32, allow_nan=False, allow_infinity=False)
 DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
 WHOLE = st.integers(-(2**24), 2**24)
 DECIMALS = st.decimals(-1000, 1000, places=2, allow_nan=False).map(float)
 ROWS = st.tuples(
-    st.one_of(st.none(), SINGLES, WHOLE, DECIMALS),
-    st.one_of(st.none(), DOUBLES, st.integers(-(2**53), 2**53), DECIMALS),
-    st.one_of(st.none(), st.sampled_from(["", "a", "1", "40.3", 'a,"b"', "null"])),
-    st.one_of(st.none(), st.booleans()),
-)
+    st.none() | SINGLES | WHOLE | DECIMALS, st.none() | DOUBLES | st.integers(-(2**53), 2**53) | DECIMALS,
+    st.none() | st.sampled_from(["", "a", "1", "40.3", 'a,"b"', "null"]), st.none() | st.booleans(),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=ordinary(SCHEMAS, "numbers"))
@@ -57,8 +50,7 @@ def add(client: TestClient, **sample: Any) -> Any:
 @given(row=ROWS, label=st.one_of(DOUBLES, WHOLE, DECIMALS))
 def test_a_copy_of_an_answer_changes_nothing(client: TestClient, row: tuple[Any, ...], label: float) -> None:
     client.delete("/samples/x")
-    added = add(client, features=list(row), label=label, subject="s")
-    assert added.status_code == 201
+    assert add(client, features=list(row), label=label, subject="s").status_code == 201
     answer = client.get("/samples/x")
     held = answer.json()
     single, double, text, flag = row
@@ -66,8 +58,7 @@ def test_a_copy_of_an_answer_changes_nothing(client: TestClient, row: tuple[Any,
         came = held["features"][name]
         assert (came is None) == (sent is None)
         if sent is not None:
-            same = np.float32(came) == np.float32(sent) if name == "single" else came == sent
-            assert same
+            assert (np.float32(came) == np.float32(sent)) if name == "single" else (came == sent)
             assert came == 0 or type(came) is int or not float(came).is_integer() or abs(came) >= 1e16
             assert type(came) is not int or "e" not in json.dumps(came)
             assert not (came == 0 and math.copysign(1, came) < 0)
@@ -75,8 +66,7 @@ def test_a_copy_of_an_answer_changes_nothing(client: TestClient, row: tuple[Any,
     assert held["label"] == label
     version = held.pop("model_version")
     again = client.post("/samples", json={"samples": [held]})
-    assert again.status_code == 200
-    assert again.json()["model_version"] == version
+    assert (again.status_code, again.json()["model_version"]) == (200, version)
     assert client.get("/samples/x").content == answer.content
 
 
@@ -144,8 +134,7 @@ def test_a_number_that_a_column_cannot_hold_is_rounded_and_never_refused(
     ):
         assert (answer.status_code, answer.json()["model_version"]) == (200, held.json()["model_version"])
     predicted = [client.post("/predict", json={"instances": [one]}) for one in (row, held.json()["features"])]
-    assert predicted[0].status_code == 200
-    assert predicted[0].content == predicted[1].content
+    assert (predicted[0].status_code, predicted[0].content) == (200, predicted[1].content)
     datatypes = {"text": "BYTES", "flag": "BOOL", **({name: "INT64"} if isinstance(sent, int) else {})}
     inputs = [{"name": n, "datatype": datatypes.get(n, "FP64"), "shape": [1], "data": [row[n]]} for n in row]
     tensors = client.post("/v2/models/oubli/infer", json={"inputs": inputs})
@@ -157,7 +146,7 @@ def test_a_number_that_a_column_cannot_hold_is_rounded_and_never_refused(
 
 
 def test_a_scalar_label_keeps_its_type() -> None:
-    schema = Schema(COLUMNS[:1], Task.CLASSIFICATION, LabelType.SCALAR, label_name="y", named=True)
+    schema = Schema(WIDE[:1], Task.CLASSIFICATION, LabelType.SCALAR, label_name="y", named=True)
     with served(make_service(DynamicForestClassifier(n_estimators=1).start(schema))) as client:
         for label in (1, 1.0, True, "1"):
             assert add(client, features=[40.3], label=label).status_code == 201

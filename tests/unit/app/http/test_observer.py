@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from oubli.app.http.monitoring.observer import (
     NOT_ANSWERED,
     OTHER_METHOD,
     UNKNOWN_ROUTE,
-    Correlation,
     correlation_of,
 )
 from oubli.app.logs import request_id
@@ -43,39 +41,36 @@ class Noting:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, int]] = []
 
-    def __call__(
-        self, method: str, route: str, status: int, seconds: float, request_id: bytes, correlation: Correlation
-    ) -> None:
+    def __call__(self, method: str, route: str, status: int, seconds: float, name: bytes, correlation: object) -> None:
         assert 0 <= seconds < 600
-        assert request_id
+        assert name
         self.seen.append((method, route, status))
 
 
-FAST: list[tuple[bytes, tuple[str, str, int]]] = [
-    (request("POST", "/predict", ONE_ROW), ("POST", "/predict", 200)),
-    (request("POST", "/samples", ONE_SAMPLE), ("POST", "/samples", 201)),
-    (request("POST", "/samples", ONE_SAMPLE), ("POST", "/samples", 200)),
-    (request("DELETE", "/samples/n0"), ("DELETE", "/samples/{id}", 200)),
-    (request("DELETE", "/samples/nobody"), ("DELETE", "/samples/{id}", 200)),
-]
-ORDINARY: list[tuple[bytes, tuple[str, str, int]]] = [
-    (request("POST", "/predict", b"{"), ("POST", "/predict", 400)),
-    (request("DELETE", f"/samples/c1?ref={REF}"), ("DELETE", "/samples/{id}", 200)),
-    (request("GET", "/samples/c2"), ("GET", "/samples/{id}", 200)),
-    (request("GET", f"/erasures/{REF}"), ("GET", "/erasures/{id}", 404)),
-    (request("GET", "/v2/models/mine"), ("GET", "/v2/models/{model_name}", 404)),
-    (request("GET", "/nowhere"), ("GET", UNKNOWN_ROUTE, 404)),
-    (request("PATCH", "/samples"), ("PATCH", "/samples", 405)),
-    (b"SECRET\r\n\r\n", (OTHER_METHOD, UNKNOWN_ROUTE, 400)),
-]
+def asked_for(method: str, path: str, status: int, body: bytes = b"", route: str = "") -> tuple[bytes, Any]:
+    """A request, and what an observer is told of it."""
+    return request(method, path, body), (method, route or path, status)
+
+
+SAMPLE_ROUTE = "/samples/{id}"
+FAST = [
+    asked_for("POST", "/predict", 200, ONE_ROW), *(asked_for("POST", "/samples", n, ONE_SAMPLE) for n in (201, 200)),
+    *(asked_for("DELETE", f"/samples/{name}", 200, route=SAMPLE_ROUTE) for name in ("n0", "nobody")),
+]  # fmt: skip
+ORDINARY = [
+    asked_for("POST", "/predict", 400, b"{"), asked_for("DELETE", f"/samples/c1?ref={REF}", 200, route=SAMPLE_ROUTE),
+    asked_for("GET", "/samples/c2", 200, route=SAMPLE_ROUTE),
+    asked_for("GET", f"/erasures/{REF}", 404, route="/erasures/{id}"), asked_for("PATCH", "/samples", 405),
+    asked_for("GET", "/v2/models/mine", 404, route="/v2/models/{model_name}"),
+    asked_for("GET", "/nowhere", 404, route=UNKNOWN_ROUTE), (b"SECRET\r\n\r\n", (OTHER_METHOD, UNKNOWN_ROUTE, 400)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize(("asked", "is_fast"), [(FAST, True), (ORDINARY, False)])
 async def test_each_request_is_observed_once(tmp_path: Path, asked: Any, is_fast: bool, durable: bool) -> None:
     noting = Noting()
-    service = make_service(directory=tmp_path / "data" if durable else None)
-    async with hosting(service, observer=noting) as host:
+    async with hosting(make_service(directory=tmp_path / "data" if durable else None), observer=noting) as host:
         ready, noted = len(noting.seen), host.count_hot()
         await host.ask(*(sent for sent, _ in asked))
         assert noting.seen[ready:] == [expected for _, expected in asked]
@@ -106,23 +101,17 @@ def named(method: str, target: str, body: bytes, request_id: str | None) -> byte
 
 async def ids_of(host: Host, *sent: bytes) -> list[bytes]:
     """The ids that some requests of one connection are answered with."""
-    written = (await host.ask(*sent)).transport.written
-    return re.findall(rb"\r\nx-request-id: ([^\r]*)\r\n", written)
+    return re.findall(rb"\r\nx-request-id: ([^\r]*)\r\n", (await host.ask(*sent)).transport.written)
 
 
 @both_ways
 @pytest.mark.parametrize("durable", [True])
 async def test_an_id_that_is_accepted_comes_back(host: Host) -> None:
-    sample = json.dumps(samples(1)).encode()
     asked = [
-        ("POST", "/predict", ONE_ROW, "a"),
-        ("POST", "/predict", ONE_ROW, "a"),  # the same head once more
-        ("POST", "/predict", ONE_ROW, "B.c_d-9"),
-        ("POST", "/samples", sample, "x" * 64),
-        ("DELETE", "/samples/n0", b"", "7"),
-        ("POST", "/predict", b"{", "broken"),
-        ("GET", "/nowhere", b"", "nowhere"),
-    ]
+        *(("POST", "/predict", ONE_ROW, name) for name in ("a", "a", "B.c_d-9")),  # one head twice
+        ("POST", "/samples", ONE_SAMPLE, "x" * 64), ("DELETE", "/samples/n0", b"", "7"),
+        ("POST", "/predict", b"{", "broken"), ("GET", "/nowhere", b"", "nowhere"),
+    ]  # fmt: skip
     assert await ids_of(host, *(named(*one) for one in asked)) == [one[3].encode() for one in asked]
 
 
@@ -154,26 +143,11 @@ def test_what_is_refused_before_there_is_a_route_has_one(client: TestClient) -> 
         assert MADE.fullmatch(answer.headers["x-request-id"].encode())
         answer = client.request(method, path, headers={"Host": host, "X-Request-ID": "mine"})
         assert answer.headers["x-request-id"] == "mine"
-
-
-def test_the_first_of_several_headers_counts() -> None:
+    # The first of several headers counts.
     found = correlation_of([(b"x-request-id", b"a"), (b"x-request-id", b"b"), (b"traceparent", b"c"), (b"other", b"d")])
     assert found == (b"a", b"c")
     assert correlation_of([(b"other", b"d")]) is ALONE
     assert correlation_of([(b"x-request-id", b"a b")]).request_id is None
-
-
-@pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Records, each with the request in whose context it was written."""
-
-    def note(record: logging.LogRecord) -> bool:
-        record.request_id = request_id.get()
-        return True
-
-    caplog.handler.addFilter(note)
-    yield caplog
-    caplog.handler.removeFilter(note)
 
 
 FAILURES = {
@@ -186,7 +160,7 @@ FAILURES = {
 @both_ways
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_of_a_change_is_logged_with_its_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, hot: bool, failure: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hot: bool, failure: str
 ) -> None:
     """It is a task of the service that writes the line, for several requests at once."""
 
@@ -194,6 +168,11 @@ def test_a_failure_of_a_change_is_logged_with_its_request(
         raise JournalError("SECRET") if failure == "journal" else RuntimeError("SECRET")
 
     owner, method, text = FAILURES[failure]
+    logged: list[Any] = []  # the text and the request of each record
+
+    def note(record: logging.LogRecord) -> bool:
+        logged.append((record.getMessage(), request_id.get()))
+        return True
 
     async def work() -> None:
         async with hosting(make_service(directory=tmp_path / "data"), hot=hot) as host:
@@ -215,8 +194,8 @@ def test_a_failure_of_a_change_is_logged_with_its_request(
                 assert later.statuses == [503, 200]
                 assert b"changes-stopped" in later.answers[0].body
 
+    monkeypatch.setattr(caplog.handler, "filters", [note])
     asyncio.run(work())
-    found = [record.request_id for record in logged.records if text in record.getMessage()]
-    assert found == ["id-0", "id-1", "id-2"]
-    assert "SECRET" not in logged.text
-    assert failure != "model" or "an internal error at test_observer.py" in logged.text
+    assert [name for told, name in logged if text in told] == ["id-0", "id-1", "id-2"]
+    assert "SECRET" not in caplog.text
+    assert failure != "model" or "an internal error at test_observer.py" in caplog.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -27,22 +26,16 @@ from tests.unit.app.support import CLASSES, JSON, served
 READER = Reader(CLASSES, max_rows=10_000, max_depth=8, now_ms=lambda: 0)
 
 
-def test_deep_json_is_refused_wherever_it_is():
+def test_deep_json_is_refused_wherever_it_is() -> None:
     for depth in (9, 500, 5000):
         deep = b"[" * depth + b"]" * depth
-        for before, after in (
-            (b"", b""),
-            (b'{"x": ', b"}"),
-            (b'{"instances": {"x": ', b"}}"),
-            (b'{"instances": [', b"]}"),
-        ):
-            body = before + deep + after
+        for around in (b"%b", b'{"x": %b}', b'{"instances": {"x": %b}}', b'{"instances": [%b]}'):
             with pytest.raises(ProblemError) as caught:
-                READER.prediction(body)
+                READER.prediction(around % deep)
             assert "nested too deeply: at most 8 levels" in str(caught.value.content())
 
 
-def test_errors_of_the_library_are_explained_by_place():
+def test_errors_of_the_library_are_explained_by_place() -> None:
     listed = [[1, "a", True]] * 2
     for error, place in (
         (InputError("is wrong", row=1, field="job", value="SECRET"), "/samples/1/features/1"),
@@ -53,28 +46,22 @@ def test_errors_of_the_library_are_explained_by_place():
         assert (pointer, rule.endswith("is wrong")) == (place, True)
 
 
+SETTINGS = {"max_rows": 5000}
 N = 4000
 ROW = [1, "a", True]
 NAMES = [f"n{i:05}" for i in range(N)]
-SUBJECTS = {"subjects": NAMES}
 TENSOR = {"name": "age", "shape": [N], "datatype": "FP64", "data": [1 / 3] * N}
-PADDED = {"subject": "x" * (SHORT_BODY + 1)}
 LARGE: list[tuple[str, str, dict[str, Any]]] = [
-    ("POST", "/predict", {"instances": [ROW] * N}),
-    ("POST", "/v2/models/oubli/infer", {"inputs": [TENSOR]}),
-    ("POST", "/predict/without", {"instances": [ROW], "ids": NAMES}),
-    ("POST", "/influence", {"instances": [ROW] * N}),
-    ("POST", "/explain", {"instances": [ROW] * N}),
-    ("POST", "/samples", {"samples": [{"features": ROW, "label": "yes"}] * N}),
     ("PUT", "/samples/c1", {"features": ["x" * SHORT_BODY, "a", True], "label": "yes"}),
-    ("POST", "/samples/search", {"ids": NAMES}),
-    ("POST", "/samples/batch-delete", {"ids": NAMES}),
-    ("POST", "/samples/absence-proofs", PADDED),
-    ("POST", "/subjects/restrict", SUBJECTS),
-    ("POST", "/subjects/release", SUBJECTS),
-    ("POST", "/subjects/retain", {**SUBJECTS, "seconds": None}),
-    ("POST", "/subjects/export", PADDED),
-    ("POST", "/model/fit", {"kind": "x" * SHORT_BODY}),
+    *(("POST", path, content) for path, content in (
+        *((path, {"instances": [ROW] * N}) for path in ("/predict", "/influence", "/explain")),
+        ("/v2/models/oubli/infer", {"inputs": [TENSOR]}), ("/predict/without", {"instances": [ROW], "ids": NAMES}),
+        ("/samples", {"samples": [{"features": ROW, "label": "yes"}] * N}),
+        *((f"/samples/{name}", {"ids": NAMES}) for name in ("search", "batch-delete")),
+        *((path, {"subject": "x" * (SHORT_BODY + 1)}) for path in ("/samples/absence-proofs", "/subjects/export")),
+        *((f"/subjects/{name}", {"subjects": NAMES}) for name in ("restrict", "release")),
+        ("/subjects/retain", {"subjects": NAMES, "seconds": None}), ("/model/fit", {"kind": "x" * SHORT_BODY}),
+    )),
 ]  # fmt: skip
 
 
@@ -88,15 +75,9 @@ def noting_loop(work: Any, on_loop: list[bool]) -> Any:
     return noted
 
 
-@pytest.fixture(scope="module")
-def many_rows() -> Iterator[TestClient]:
-    with served(max_rows=5000) as client:
-        yield client
-
-
 @pytest.mark.parametrize(("method", "path", "content"), LARGE, ids=[path for _, path, _ in LARGE])
 def test_large_bodies_are_read_beside_the_event_loop(
-    many_rows: TestClient, method: str, path: str, content: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    shared: TestClient, method: str, path: str, content: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_loop: list[bool] = []
     for module in (oubli.app.http.parsing, oubli.app.http.inference):
@@ -104,13 +85,13 @@ def test_large_bodies_are_read_beside_the_event_loop(
     body = orjson.dumps(content)
     assert len(body) > SHORT_BODY
     for sent in (body, b"{}"):
-        assert many_rows.request(method, path, content=sent, headers=JSON).status_code < 500
+        assert shared.request(method, path, content=sent, headers=JSON).status_code < 500
     assert on_loop == [False, True]
 
 
 @pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in LARGE])
-def test_more_values_than_rows_can_have_are_not_parsed(
-    many_rows: TestClient, method: str, path: str, monkeypatch: pytest.MonkeyPatch
+def test_many_values_are_not_parsed(
+    shared: TestClient, method: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body, parsed = b'{"x": [' + b",".join([b"[]"] * 300_000) + b"]}", list[bytes]()
 
@@ -119,13 +100,13 @@ def test_more_values_than_rows_can_have_are_not_parsed(
 
     monkeypatch.setattr(orjson, "loads", noting(orjson.loads))
     monkeypatch.setattr(oubli.app.http.inference, "from_json", noting(oubli.app.http.inference.from_json))
-    answer = many_rows.request(method, path, content=body, headers=JSON)
+    answer = shared.request(method, path, content=body, headers=JSON)
     assert (answer.status_code, "more values" in answer.text, body in parsed) == (413, True, False)
 
 
-def test_a_body_as_large_as_it_may_be_passes(many_rows: TestClient) -> None:
+def test_a_body_as_large_as_it_may_be_passes(shared: TestClient) -> None:
     for row in ([1, ',[{"\\' * 20, True], {"age": 1, "job": "a,,,,", "member": True}):
-        assert many_rows.post("/predict", json={"instances": [row] * 5000}).status_code == 200
+        assert shared.post("/predict", json={"instances": [row] * 5000}).status_code == 200
 
 
 def test_long_pages_and_the_document_are_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,13 +117,9 @@ def test_long_pages_and_the_document_are_written_beside_the_event_loop(monkeypat
     with served() as client:
         assert len(client.get("/samples?limit=40").json()["samples"]) == 40
         assert on_loop.pop()
-        for ask in (
-            client.get("/samples?limit=50"),
-            client.get("/samples?limit=50&format=csv"),
-            client.post("/samples/search", json={"ids": [f"c{i}" for i in range(45)]}),
-            client.get("/openapi.json"),
-        ):
-            assert ask.status_code == 200
+        for path in ("/samples?limit=50", "/samples?limit=50&format=csv", "/samples/search", "/openapi.json"):
+            ids = {"ids": [f"c{i}" for i in range(45)]} if path == "/samples/search" else None
+            assert client.request("POST" if ids else "GET", path, json=ids).status_code == 200
             assert not on_loop.pop()
 
 
@@ -163,37 +140,29 @@ def test_what_is_counted_is_what_is_in_the_text(value: Any, is_ascii: bool) -> N
     body = json.dumps(value, ensure_ascii=is_ascii).encode(errors="surrogatepass")
     padded = body + b" " * 5000
     n = count(value)
-    for most, is_refused in ((n, False), (n - 1, True)):
-        if most < 0:
-            continue
+    for most, is_refused in ((n, False), (n - 1, True))[: n + 1]:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(oubli.app.http.parsing, "_FEW_VALUES", most)  # taken whatever the rows are
             with pytest.raises(ProblemError, match="too-many-rows") if is_refused else nullcontext():
                 require_few_values(padded, 0, 0)
 
 
-ERRORS = {
-    "queue-full": errors.BusyError(),
-    "not-ready": errors.UnavailableError("starting"),
-    "changes-stopped": errors.UnavailableError("failed"),
-    "storage": errors.StorageError("No space left on device"),
-    "capacity": CapacityError("SECRET"),
-    "model-unusable": UnusableModelError(),
+ERRORS: dict[str, Exception] = {
+    "queue-full": errors.BusyError(), "not-ready": errors.UnavailableError("starting"),
+    "changes-stopped": errors.UnavailableError("failed"), "storage": errors.StorageError("No space left on device"),
+    "capacity": CapacityError("SECRET"), "model-unusable": UnusableModelError(),
     "unreadable-file": FileError("is truncated: take another copy"),
     "invalid-input": InputError("must be a number", row=3, field="age", value="SECRET"),
-}
+}  # fmt: skip
 
 
-def test_errors_become_problems_without_their_text_and_what_nobody_expected_none():
+def test_errors_become_problems_without_their_text_and_what_nobody_expected_none() -> None:
     """Those of the service that routes do not meet in other tests."""
-    for slug in ERRORS:
-        problem = to_problem(ERRORS[slug])
+    for slug, known in ERRORS.items():
+        problem = to_problem(known)
         assert problem is not None
         assert problem.kind.slug == slug
         assert "SECRET" not in str(problem.content())
     for error in (UnknownIdError(["SECRET"]), ValueError("SECRET"), errors.ServiceError("SECRET")):
         assert to_problem(error) is None
-
-
-def test_pointers_are_escaped():
     assert pointer("samples", 0, "features", "a/b~c") == "/samples/0/features/a~1b~0c"

@@ -14,13 +14,12 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from oubli.app.access.keys import FILE_NAME, create_key
+from oubli.app.access.keys import FILE_NAME
 from oubli.app.errors import StartError
 from oubli.app.http.console_files import read_file
 from oubli.app.http.standby import Standby, bind
 from oubli.app.settings import Settings
-
-OPENMETRICS = "application/openmetrics-text"
+from tests.unit.app.http.connections import make_key
 
 
 @contextmanager
@@ -33,10 +32,8 @@ def standing_by(directory: Path, phase: Any = "starting", **settings: Any) -> It
 def ask(standby: Standby, path: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
     """Ask on a new connection; it waits until somebody answers. One that has asked too late is closed: ask again."""
     while True:
-        with (
-            closing(http.client.HTTPConnection("127.0.0.1", standby.port, timeout=60)) as connection,
-            suppress(OSError),
-        ):
+        connection = http.client.HTTPConnection("127.0.0.1", standby.port, timeout=60)
+        with closing(connection), suppress(OSError):
             connection.request(method, path, headers=headers)
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
@@ -54,7 +51,7 @@ def samples_of(text: str, parser: Any = parse) -> dict[tuple[str, ...], float]:
 
 def test_metrics_tell_the_phase_and_the_process(tmp_path: Path) -> None:
     with standing_by(tmp_path) as standby:
-        for accept, parser in (("*/*", parse), (OPENMETRICS, parse_openmetrics)):
+        for accept, parser in (("*/*", parse), ("application/openmetrics-text", parse_openmetrics)):
             status, headers, content = ask(standby, "/metrics", Accept=accept)
             assert (status, headers["Connection"], headers["Cache-Control"]) == (200, "close", "no-store")
             found = samples_of(content.decode(), parser)
@@ -87,7 +84,7 @@ def test_the_console_is_there_and_may_be_kept(tmp_path: Path) -> None:
 
 
 def test_metrics_take_a_key_where_there_are_keys_and_health_does_not(tmp_path: Path) -> None:
-    key = create_key(tmp_path / FILE_NAME, name="n", scopes=["predict"], expires_ms=None)[1]
+    key = make_key(tmp_path, "predict")
     with standing_by(tmp_path) as standby:
         status, _, content = ask(standby, "/metrics")
         assert (status, json.loads(content)["type"]) == (401, "urn:oubli:problem:key-needed")
@@ -117,7 +114,7 @@ def test_the_key_of_the_settings_may_change_between_two_phases(tmp_path: Path) -
         assert ask(standby, "/healthz")[0] == 200
 
 
-def test_it_begins_when_it_is_hurried_or_after_its_delay(tmp_path: Path) -> None:
+def test_it_begins_when_it_is_hurried_or_after_its_delay_and_not_when_it_is_stopped_before(tmp_path: Path) -> None:
     with standing_by(tmp_path) as standby:
         standby.start("stopping", delay=600)
         standby.hurry()
@@ -126,10 +123,7 @@ def test_it_begins_when_it_is_hurried_or_after_its_delay(tmp_path: Path) -> None
         standby.hurry()  # no one is there any more
         standby.start("starting", delay=0.01)
         until_told(standby, "The server is starting.")
-
-
-def test_one_that_is_stopped_before_it_began_never_answers(tmp_path: Path) -> None:
-    with Standby(bind("127.0.0.1", 0), Settings(data_dir=tmp_path)) as standby:
+    with Standby(bind("127.0.0.1", 0), Settings(data_dir=tmp_path)) as standby:  # it never answers
         before = set(threading.enumerate())  # those of other tests may not have ended
         standby.start("starting", delay=600)
         (waiting,) = (one for one in threading.enumerate() if one.name == "standby" and one not in before)

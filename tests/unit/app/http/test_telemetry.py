@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from oubli.app.http.monitoring import telemetry
 from oubli.app.http.monitoring.observer import ALONE, Correlation
 from oubli.app.http.monitoring.telemetry import Tracing
-from tests.unit.app.http.connections import Host, both_ways, request
+from tests.unit.app.http.connections import PLAIN, Host, both_ways, request
 from tests.unit.app.support import make_answers_long, make_changes_long, rows, samples
 
 pytestmark = pytest.mark.anyio
@@ -69,8 +69,7 @@ def with_parent(method: str, target: str, body: bytes, traceparent: str) -> byte
 @both_ways
 async def test_a_span_has_the_parent_that_its_request_names(host: Host, traced: Traced) -> None:
     await host.ask(
-        with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
-        with_parent("POST", "/predict", ONE_ROW, TRACEPARENT),
+        *[with_parent("POST", "/predict", ONE_ROW, TRACEPARENT)] * 2,
         request("POST", "/predict", ONE_ROW),
         with_parent("DELETE", "/samples/c1", b"", TRACEPARENT),
         with_parent("POST", "/predict", ONE_ROW, f"{TRACEPARENT[:-2]}00"),  # not sampled
@@ -126,34 +125,23 @@ def stages_of(traced: Traced) -> list[list[str]]:
     return names
 
 
-SAMPLE = json.dumps(samples(1)).encode()
-PREDICTED = ["parse", "model", "answer"]
-CHANGED = ["parse", "wait", "plan", "journal", "model", "answer"]
-
-
 @both_ways
 @pytest.mark.parametrize("durable", [True, False])
 async def test_stages_of_a_request_are_spans_below_its_own(host: Host, traced: Traced) -> None:
     await host.ask(
-        request("POST", "/predict", ONE_ROW),
-        request("POST", "/predict", ONE_ROW),
-        request("POST", "/samples", SAMPLE),
-        request("POST", "/samples", SAMPLE),  # again: nothing is written
-        request("DELETE", "/samples/n0", headers=(("Host", "127.0.0.1"),)),
-        request("GET", "/model", headers=(("Host", "127.0.0.1"),)),
+        *[request("POST", "/predict", ONE_ROW)] * 2,
+        *[request("POST", "/samples", json.dumps(samples(1)).encode())] * 2,  # again: nothing is written
+        *(request(method, path, headers=PLAIN) for method, path in (("DELETE", "/samples/n0"), ("GET", "/model"))),
         request("POST", "/predict", b'{"instances": [[1]]}'),
     )
-    unchanged = ["parse", "wait", "answer"]
-    assert stages_of(traced) == [PREDICTED, PREDICTED, CHANGED, unchanged, CHANGED, [], []]
+    predicted, changed = ["parse", "model", "answer"], ["parse", "wait", "plan", "journal", "model", "answer"]
+    assert stages_of(traced) == [predicted, predicted, changed, ["parse", "wait", "answer"], changed, [], []]
 
 
-async def test_long_work_waits_and_is_done_on_a_copy(
-    host: Host, traced: Traced, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_long_work_waits_on_a_copy(host: Host, traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
     make_changes_long(monkeypatch)
     make_answers_long(monkeypatch)
     contents = {"/predict": {"instances": rows(2)}, "/samples": samples(2)}
     await host.ask(*(request("POST", path, json.dumps(content).encode()) for path, content in contents.items()))
-    predicted, added = stages_of(traced)
-    assert predicted == ["parse", "wait", "model", "answer"]
-    assert added == ["parse", "wait", "model", "journal", "answer"]
+    predicted, added = ["parse", "wait", "model", "answer"], ["parse", "wait", "model", "journal", "answer"]
+    assert stages_of(traced) == [predicted, added]

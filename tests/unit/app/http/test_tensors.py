@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,7 @@ def test_bytes_and_json_are_numpys(datatype: str, data: st.DataObject) -> None:
     raw = memoryview(b"x" + sent.tobytes())[1:]  # nowhere in particular, as behind JSON
     read = read_bytes(raw, datatype, sent.shape)
     assert read.tobytes() == sent.tobytes(), "every bit, those of a NaN included"
-    assert read.dtype.isnative
-    assert read.flags.carray
+    assert (read.dtype.isnative, read.flags.carray) == (True, True)
     assert to_bytes(read, datatype) == sent.tobytes()
     for listed in (sent.ravel().tolist(), sent.tolist()):
         found = read_json(listed, datatype, sent.shape)
@@ -46,8 +46,7 @@ def test_bytes_and_json_are_numpys(datatype: str, data: st.DataObject) -> None:
 
 @given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1))
 def test_texts_come_back(texts: list[str]) -> None:
-    raw = to_bytes(texts, "BYTES")
-    read = read_bytes(memoryview(raw), "BYTES", (len(texts),))
+    read = read_bytes(memoryview(to_bytes(texts, "BYTES")), "BYTES", (len(texts),))
     assert read.dtype == object
     assert read.tolist() == texts == read_json(texts, "BYTES", (len(texts),)).tolist()
 
@@ -60,11 +59,8 @@ def test_any_bytes_are_a_tensor_or_a_problem(raw: bytes, datatype: str, shape: t
         assert to_bytes(read.ravel(), datatype) == raw
 
 
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: st.lists(inner),
-    max_leaves=9,
-)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+ANYTHING = st.recursive(SCALARS, st.lists, max_leaves=9)
 
 
 @given(ANYTHING, st.sampled_from(DATATYPES), SHAPES)
@@ -74,51 +70,39 @@ def test_any_json_is_a_tensor_or_a_problem(data: Any, datatype: str, shape: tupl
 
 
 OTHERS: dict[str, list[list[Any]]] = {
-    "INT8": [[128], [-129, None]],
-    "UINT8": [[-1]],
-    "UINT64": [[2**64]],
-    "INT64": [[None, 2**63]],
-    "INT32": [[1.0], [True]],
-    "FP64": [[True], ["1"], [10**400]],
-    "BOOL": [[1]],
-    "BYTES": [[1], [b"a"]],
-}
+    "INT8": [[128], [-129, None]], "UINT8": [[-1]], "UINT64": [[2**64]], "INT64": [[None, 2**63]], "BOOL": [[1]],
+    "INT32": [[1.0], [True]], "FP64": [[True], ["1"], [10**400]], "BYTES": [[1], [b"a"]],
+}  # fmt: skip
 
 
-def test_elements_of_another_type_or_range_are_refused() -> None:
+def test_elements_of_another_type_or_range_and_texts_whose_lengths_do_not_fit_are_refused() -> None:
     for datatype, data in ((name, data) for name, lists in OTHERS.items() for data in lists):
         with pytest.raises(TensorError):
             read_json(data, datatype, (len(data),))
-
-
-def test_what_is_missing_is_nan_or_none() -> None:
-    assert math.isnan(read_json([None], "FP32", (1,))[0])
-    assert math.isnan(read_json([float("nan")], "FP64", (1,))[0])
-    for datatype, value in (("INT64", 2**62), ("BOOL", True), ("BYTES", "a")):
-        assert read_json([value, None], datatype, (2,)).tolist() == [value, None]
-
-
-def test_numbers_beyond_a_type_are_its_largest() -> None:
-    largest = float(np.finfo(np.float32).max)
-    assert read_json([1e39, -1e39, math.inf], "FP32", (3,)).tolist() == [largest, -largest, math.inf]
-    assert read_json([1e5], "FP16", (1,)).tolist() == [65504.0]
-
-
-def test_texts_whose_lengths_do_not_fit_are_refused() -> None:
     one, two, most = b"\x01\0\0\0", b"\x02\0\0\0", b"\xff\xff\xff\xff"
     for raw in (b"", one[:3], one, two + b"a", most + b"a", one + b"ab", one + b"\xff", bytes(8)):
         with pytest.raises(TensorError):
             read_bytes(memoryview(raw), "BYTES", (1,))
 
 
+def test_what_is_missing_is_nan_or_none_and_numbers_beyond_a_type_are_its_largest() -> None:
+    assert math.isnan(read_json([None], "FP32", (1,))[0])
+    assert math.isnan(read_json([float("nan")], "FP64", (1,))[0])
+    for datatype, value in (("INT64", 2**62), ("BOOL", True), ("BYTES", "a")):
+        assert read_json([value, None], datatype, (2,)).tolist() == [value, None]
+    largest = float(np.finfo(np.float32).max)
+    assert read_json([1e39, -1e39, math.inf], "FP32", (3,)).tolist() == [largest, -largest, math.inf]
+    assert read_json([1e5], "FP16", (1,)).tolist() == [65504.0]
+
+
 def test_a_claimed_shape_allocates_nothing() -> None:
     tracemalloc.start()
     try:
-        for datatype in DATATYPES:
-            for shape in ((2**40,), (2**40, 2**40), (2**62, 1)):
-                for read, data in ((read_bytes, memoryview(b"abcd")), (read_json, [1])):
-                    with pytest.raises(TensorError):
-                        read(data, datatype, shape)
+        for datatype, shape in product(DATATYPES, ((2**40,), (2**40, 2**40), (2**62, 1))):
+            with pytest.raises(TensorError):
+                read_bytes(memoryview(b"abcd"), datatype, shape)
+            with pytest.raises(TensorError):
+                read_json([1], datatype, shape)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()

@@ -59,20 +59,12 @@ class Log:
         Whatever the entry should say otherwise is given in `lies`, and `digest`.
         """
         schema, digest = canonical(model.schema_.to_dict()).decode(), lies.pop("digest", None) or model.digest()
-        fields = {
-            "model_version": version,
-            "n_samples": len(samples),
-            "set_root": set_root(list(samples), POSITIONS_KEY).hex(),
-            "positions_key_hash": commitment_of(POSITIONS_KEY),
-            "kind": model.kind,
-            "guarantee": model.guarantee,
-            "parameters": json.dumps({**model.parameters_of_model(), "random_state": model.seed_}),
-            "schema_hash": hashlib.sha256(schema.encode()).hexdigest(),
-            "software": "1.0",
-            "digest_format": model.engine_.format,
-            "digest_hash": hash_digest(SALT, digest),
-            **lies,
-        }
+        parameters = json.dumps({**model.parameters_of_model(), "random_state": model.seed_})
+        made = {"kind": model.kind, "guarantee": model.guarantee, "parameters": parameters, "software": "1.0"}
+        held = {"n_samples": len(samples), "set_root": set_root(list(samples), POSITIONS_KEY).hex()}
+        hashes = {"digest_hash": hash_digest(SALT, digest), "schema_hash": hashlib.sha256(schema.encode()).hexdigest()}
+        fields = {"model_version": version, "digest_format": model.engine_.format, **made, **held, **hashes}
+        fields |= {"positions_key_hash": commitment_of(POSITIONS_KEY), **lies}
         entry, notes = self.ledger.auditor.model_state(fields, Opening(SALT, digest, schema))
         self.ledger.record(notes)
         self.publish()
@@ -82,10 +74,8 @@ class Log:
 
     def prediction(self, model: Any, rows: list[Any], version: int, root: str) -> Content:
         """The receipt of a prediction, with the answer, as anyone who has asked keeps it."""
-        names = model.schema_.names
-        answer = result_content(
-            model.query([[row[name] for name in names] if isinstance(row, dict) else row for row in rows])
-        )
+        asked = [[row[name] for name in model.schema_.names] if isinstance(row, dict) else row for row in rows]
+        answer = result_content(model.query(asked))
         if "probabilities" in answer:
             answer["probabilities"] = answer["probabilities"].tolist()
         nobody: Any = None

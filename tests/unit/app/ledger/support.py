@@ -54,23 +54,11 @@ class WholeLedger:
     def unlearned(self, *ids: str, fold: bool = True, targets: Sequence[str] | None = None, **more: Any) -> Receipt:
         self.now += 10
         self.version += bool(ids)
-        asked: dict[str, Any] = {
-            "kind": "deletion",
-            "guarantee": "exact",
-            "disclosure": "low",
-            "requested": len(ids),
-            "unlearned_ids": ids,
-            "targets": ids if targets is None else targets,
-            "by": "ids",
-            "absent": 0,
-            "ref": None,
-            "model_version": self.version,
-            "received_at": self.now - 1,
-            "unlearned_at": self.now,
-            "exported": 0,
-            "deadline_ms": DEADLINE,
-        }
-        receipt, notes, _ = self.auditor.unlearned(**{**asked, **more})
+        times = {"received_at": self.now - 1, "unlearned_at": self.now, "deadline_ms": DEADLINE}
+        numbers = {"requested": len(ids), "absent": 0, "exported": 0, "model_version": self.version}
+        said = {"kind": "deletion", "guarantee": "exact", "disclosure": "low", "by": "ids", "ref": None}
+        asked: dict[str, Any] = {"unlearned_ids": ids, "targets": ids if targets is None else targets, **said}
+        receipt, notes, _ = self.auditor.unlearned(**{**asked, **numbers, **times, **more})
         self.record(notes, fold=fold)
         return receipt
 
@@ -120,13 +108,9 @@ def held(store: LedgerDatabase) -> tuple[Any, ...]:
     """All that a ledger knows of its entries, numbers of the journal aside."""
     entries = store.entries(0, 10**6)
     receipts = [entry["receipt"] for entry in entries if entry["type"] == "unlearned"]
-    return (
-        entries,
-        [store.receipt(name, in_time) for name in receipts],
-        [(one.receipt_id, one.acknowledged_ms, one.n_samples) for one in store.pending()],
-        store.recently_erased(0),
-        store.erased_since(list("abcdef"), 1),
-    )
+    waiting = [(one.receipt_id, one.acknowledged_ms, one.n_samples) for one in store.pending()]
+    erased = store.recently_erased(0), store.erased_since(list("abcdef"), 1)
+    return entries, [store.receipt(name, in_time) for name in receipts], waiting, erased
 
 
 def make_ledger(folder: Path | None = None, **more: Any) -> WholeLedger:

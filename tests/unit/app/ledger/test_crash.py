@@ -20,10 +20,8 @@ NAMES = ("ledger.sqlite", "ledger.sqlite-wal")
 def copied(ledger: WholeLedger, folder: Path) -> Path:
     folder.mkdir()
     assert ledger.path is not None
-    for name in NAMES:
-        path = ledger.path.with_name(name)
-        if path.exists():
-            shutil.copy(path, folder)
+    for path in ledger.path.parent.glob("ledger.sqlite*"):
+        shutil.copy(path, folder)
     return folder / "ledger.sqlite"
 
 
@@ -78,18 +76,17 @@ def told(store: LedgerDatabase) -> list[str]:
     return [line for line in store._connection.iterdump() if "signing_keys" not in line]
 
 
-@pytest.mark.parametrize("damage", ["cut in half", "empty", "another file"])
-def test_a_file_that_is_no_ledger_is_refused_and_left_alone(damage, tmp_path):
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path):
     ledger = make_ledger(tmp_path)
     long_story(ledger, 20)
     ledger.store.close()
     path = tmp_path / "ledger.sqlite"
     whole = path.read_bytes()
-    content = {"cut in half": whole[: len(whole) // 2], "empty": b"", "another file": b"free text " * 999}[damage]
-    path.write_bytes(content)
-    with pytest.raises(LedgerDamagedError, match="backup"):
-        LedgerDatabase(path, ledger.keys)
-    assert path.read_bytes() == content
+    for content in (whole[: len(whole) // 2], b"", b"free text " * 999):
+        path.write_bytes(content)
+        with pytest.raises(LedgerDamagedError, match="backup"):
+            LedgerDatabase(path, ledger.keys)
+        assert path.read_bytes() == content
 
 
 def test_the_log_of_an_earlier_ledger_is_not_taken_for_the_new_ones(tmp_path):
@@ -100,9 +97,4 @@ def test_the_log_of_an_earlier_ledger_is_not_taken_for_the_new_ones(tmp_path):
     assert path.with_name("ledger.sqlite-wal").stat().st_size > 0
     store = closed_at_the_end(LedgerDatabase(path, ledger.keys))
     assert (store.head(), store.applied_seq(), store.pending()) == (EMPTY, 0, [])
-
-
-def test_the_file_is_for_its_owner_only(tmp_path):
-    ledger = make_ledger(tmp_path)
-    ledger.unlearned("a")
-    assert [(tmp_path / name).stat().st_mode & 0o077 for name in NAMES] == [0, 0]
+    assert [(tmp_path / name).stat().st_mode & 0o077 for name in NAMES] == [0, 0], "they are for their owner only"

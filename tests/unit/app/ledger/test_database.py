@@ -22,10 +22,6 @@ def ledger(tmp_path) -> WholeLedger:
     return make_ledger(tmp_path)
 
 
-def content_of(ledger: WholeLedger) -> tuple[Any, ...]:
-    return held(ledger.store), ledger.store.pending(), ledger.store.head(), ledger.store.applied_seq()
-
-
 def test_of_one_pass_what_is_erased_too_late_alone_is_overdue_for_ever(ledger):
     on_time = ledger.unlearned("a")
     late = ledger.unlearned("b", unlearned_at=ledger.now - DEADLINE)
@@ -38,8 +34,7 @@ def test_of_one_pass_what_is_erased_too_late_alone_is_overdue_for_ever(ledger):
 
 def test_the_last_erasure_of_exactly_these_targets(ledger):
     def last(*names, by="ids"):
-        hashes = ledger.auditor.target_hashes(names, by)
-        return ledger.store.last_receipt_of(hashes, in_time)
+        return ledger.store.last_receipt_of(ledger.auditor.target_hashes(names, by), in_time)
 
     assert last("a") is None
     both = ledger.unlearned("a", "b")
@@ -79,16 +74,11 @@ def test_erased_since_a_version(ledger):
     ledger.unlearned("a", kind="rectification")
     assert ledger.store.erased_since(["a"], 0) == {"a": "deletion"}
     assert ledger.store.erased_since(["a"], 4) == {"a": "rectification"}
-
-
-def test_what_a_destroyed_key_has_hashed_cannot_be_restored_past(ledger):
-    ledger.unlearned("a")
-    ledger.rotate("hashing")
-    ledger.unlearned("b")
-    ledger.keys.destroy_hashing_key(ledger.keys.hashing[1].id, None)
-    assert ledger.store.erased_since(["a", "b"], 1) == {"b": "deletion"}
+    # What a destroyed key has hashed cannot be restored past.
+    ledger.keys.destroy_hashing_key(ledger.keys.hashing[-1].id, None)
+    assert ledger.store.erased_since(ids, 1) == {"a": "rectification", **{one: expected[one] for one in "cde"}}
     with pytest.raises(FileError, match="hashing key is gone"):
-        ledger.store.erased_since(["a", "b"], 0)
+        ledger.store.erased_since(ids, 0)
 
 
 def test_recently_erased(ledger):
@@ -106,41 +96,37 @@ def test_recently_erased(ledger):
     assert [at for _, at in ledger.store.recently_erased(START + 341)] == [START + 10 * i for i in range(35, 605)]
 
 
-def test_requests_that_come_again(ledger):
+def test_requests_that_come_again_are_kept_as_hashes_and_numbers(ledger):
     record = IdempotencyRecord("ab" * 16, "cd" * 16, START + 100, 7, 70, 1, 2**52, None)
     other = replace(record, key="ef" * 16, first_id=None, receipt=str(uuid.uuid4()), expires_ms=START + 50)
+    for fields in ({"key": "order of Ada"}, {"body": "Ada"}, {"receipt": "Ada"}, {"first_id": "Ada"}, {"n_new": "x"}):
+        with pytest.raises(StorageError):
+            ledger.store.fold_many([(1, with_idempotency(b"", replace(record, **fields)))])
+    assert ledger.store.applied_seq() == 0
     ledger.record(with_idempotency(b"", record))
     ledger.record(with_idempotency(ledger.auditor.event("begin", {}), other))
-    assert ledger.store.idempotent(record.key, START) == record
-    assert ledger.store.idempotent(other.key, START) == other
-    assert ledger.store.idempotent("00" * 16, START) is None
+    known = [ledger.store.idempotent(key, START) for key in (record.key, other.key, "00" * 16)]
+    assert known == [record, other, None]
     assert ledger.store.idempotent(other.key, START + 50) is None
     assert [entry["type"] for entry in ledger.entries()] == ["signing-key", "begin"]
     ledger.store.forget_idempotent(START + 60)
-    assert ledger.store.idempotent(other.key, 0) is None
-    assert ledger.store.idempotent(record.key, 0) == record
-
-
-@pytest.mark.parametrize(
-    "fields", [{"key": "order of Ada"}, {"body": "Ada"}, {"receipt": "Ada"}, {"first_id": "Ada"}, {"n_new": "x"}]
-)
-def test_a_request_is_kept_as_hashes_and_numbers(ledger, fields):
-    record = IdempotencyRecord("ab" * 16, "cd" * 16, START, 7, 70, 1, None, None)
-    with pytest.raises(StorageError):
-        ledger.store.fold_many([(1, with_idempotency(b"", replace(record, **fields)))])
-    assert ledger.store.applied_seq() == 0
+    assert [ledger.store.idempotent(key, 0) for key in (other.key, record.key)] == [None, record]
 
 
 def test_all_records_are_folded_or_none(ledger):
     """Whether a record is broken or the disk fails."""
+
+    def content() -> tuple[Any, ...]:
+        return held(ledger.store), ledger.store.pending(), ledger.store.head(), ledger.store.applied_seq()
+
     ledger.unlearned("a")
-    before = content_of(ledger)
+    before = content()
     ledger.unlearned("b", fold=False)
     good, (seq, notes) = ledger.records[-1], (3, ledger.auditor.event("fit", {}))
     broken = orjson.dumps({"entries": [{**orjson.loads(notes)["entries"][0], "index": 9}]})
     with pytest.raises(StartError):
         ledger.store.fold_many([good, (seq, broken)])
-    assert content_of(ledger) == before
+    assert content() == before
     ledger.records.append((seq, notes))
     for i in range(200):
         ledger.unlearned(f"b{i}", fold=False)
@@ -148,7 +134,7 @@ def test_all_records_are_folded_or_none(ledger):
     with pytest.raises(StorageError) as caught:
         ledger.store.fold_many(ledger.records)
     assert str(ledger.path.parent) not in str(caught.value)
-    assert content_of(ledger) == before
+    assert content() == before
     ledger.store._connection.execute("PRAGMA max_page_count=100000")
     ledger.store.fold_many(ledger.records)
     assert ledger.store.head() == ledger.auditor.head
@@ -166,8 +152,7 @@ def test_the_highest_time(ledger):
     assert ledger.store.highest_ms() == START + 9010
 
 
-def test_a_second_program_and_an_older_one_are_refused(tmp_path, monkeypatch):
-    ledger = make_ledger(tmp_path)
+def test_a_second_program_and_an_older_one_are_refused(ledger, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
         with pytest.raises(StartError, match="in use"):
@@ -179,13 +164,11 @@ def test_a_second_program_and_an_older_one_are_refused(tmp_path, monkeypatch):
         LedgerDatabase(tmp_path / "none" / "ledger.sqlite", ledger.keys)
 
 
-def test_the_tables_take_no_free_text(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_the_tables_take_no_free_text(ledger):
     receipt = ledger.unlearned("a", ref=str(uuid.uuid4()))
-    connection = ledger.store._connection
     for column in ("ref", "id", "kind", "status", "targets", "n_samples", "seq"):
         with pytest.raises(sqlite3.IntegrityError):
-            connection.execute(f"UPDATE receipts SET {column} = 'Ada'")  # noqa: S608 - names of this test
+            ledger.store._connection.execute(f"UPDATE receipts SET {column} = 'Ada'")  # noqa: S608 - names of this test
     assert ledger.now_of(receipt) == receipt
 
 

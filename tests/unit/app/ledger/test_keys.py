@@ -28,16 +28,12 @@ def open_keys(directory: Path, now: int = START) -> LedgerKeys:
 def test_are_made_once_and_for_their_owner_only(tmp_path):
     directory = tmp_path / "deep" / "keys"
     first, again = open_keys(directory), open_keys(directory, START + 5)
-    assert (again.signing.id, again.hashing) == (first.signing.id, first.hashing)
-    assert again.signing.created_ms == START
+    made = (first.signing.id, START, first.hashing, first.positions)
+    assert (again.signing.id, again.signing.created_ms, again.hashing, again.positions) == made
     assert directory.stat().st_mode & 0o777 == 0o700
     files = sorted(directory.iterdir())
-    assert [file.name for file in files] == [
-        f"hashing-{first.hashing[0].id}.key",
-        f"positions-{first.positions.id}.key",
-        f"signing-{first.signing.id}.pem",
-    ]
-    assert again.positions == first.positions
+    names = [f"hashing-{first.hashing[0].id}.key", f"positions-{first.positions.id}.key"]
+    assert [file.name for file in files] == [*names, f"signing-{first.signing.id}.pem"]
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     assert sign(first.signing, b"x") == sign(again.signing, b"x")
     private = load_pem_private_key(files[-1].read_bytes(), None)  # as others read it
@@ -83,8 +79,7 @@ def test_keys_are_missing_unless_they_were_destroyed_on_purpose(tmp_path):
         path.write_bytes(content)
         path.chmod(0o600)
     assert sorted(tmp_path.iterdir()) == before, "nothing was made in their place"
-    nowhere = LedgerKeys(tmp_path / "nowhere", complete=False)
-    assert nowhere.missing(named) == named
+    assert LedgerKeys(tmp_path / "nowhere", complete=False).missing(named) == named
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -96,14 +91,12 @@ def test_rotated_signing_keys_overlap(tmp_path):
         assert known.signing.id == new != old.id
         assert known.signer(old.id).id == new, "a retired key signs nothing"
         listed = known.public_keys()
-        assert [key["key_id"] for key in listed] == [new, old.id]
-        assert [key["status"] for key in listed] == ["current", "retired"]
-        assert [key["retired_at"] is None for key in listed] == [True, False]
+        told = [(key["key_id"], key["status"], key["retired_at"] is None) for key in listed]
+        assert told == [(new, "current", True), (old.id, "retired", False)]
         public = base64.b64decode(listed[1]["public_key"])
         Ed25519PublicKey.from_public_bytes(public).verify(base64.b64decode(signature), b"receipt")
-        assert is_signed(public, signature, b"receipt")
-        assert not is_signed(public, signature, b"another")
-        assert not is_signed(public, "no base64!", b"receipt")
+        signed = ((signature, b"receipt"), (signature, b"another"), ("no base64!", b"receipt"))
+        assert [is_signed(public, *one) for one in signed] == [True, False, False]
     texts = {path.name: path.read_text() for path in files_of(tmp_path, SIGNING)}
     assert "PRIVATE" not in texts[f"signing-{old.id}.pem"]
     with pytest.raises(ValueError, match="retired"):
@@ -122,10 +115,10 @@ def test_rotated_hashing_keys_find_old_hashes(tmp_path):
     before = keyed_hash(keys.hashing[0], b"person")
     keys.rotate("hashing")
     keys.rotate("hashing")
-    again = open_keys(tmp_path)
-    assert [key.id for key in again.hashing] == [key.id for key in keys.hashing]
-    assert [key.retired_ms is None for key in again.hashing] == [True, False, False]
-    assert [keyed_hash(key, b"person") == before for key in again.hashing] == [False, False, True]
+    again = open_keys(tmp_path).hashing
+    found = [(key.id, key.retired_ms is None, keyed_hash(key, b"person") == before) for key in again]
+    new, middle, old = (key.id for key in keys.hashing)
+    assert found == [(new, True, False), (middle, False, False), (old, False, True)]
 
 
 @pytest.mark.parametrize("kind", ["signing", "hashing"])
@@ -139,19 +132,17 @@ def test_a_rotation_that_was_cut_short_is_finished(kind, tmp_path):
     assert new == (again.signing.id if kind == "signing" else again.hashing[0].id)
     names = [key["status"] for key in again.public_keys()]
     retired = [key.retired_ms is not None for key in again.hashing]
-    assert (names, retired) == (
-        (["current", "retired"], [False]) if kind == "signing" else (["current"], [False, True])
-    )
+    expected = (["current", "retired"], [False]) if kind == "signing" else (["current"], [False, True])
+    assert (names, retired) == expected
     assert open_keys(tmp_path).public_keys() == again.public_keys()
 
 
 def test_a_key_is_destroyed_only_when_no_snapshot_of_its_time_is_left(tmp_path):
     keys = open_keys(tmp_path)
     old = keys.hashing[0].id
-    with pytest.raises(StartError, match="in use"):
-        keys.destroy_hashing_key(old, None)
-    with pytest.raises(StartError, match="no hashing key"):
-        keys.destroy_hashing_key("0" * 16, None)
+    for name, why in ((old, "in use"), ("0" * 16, "no hashing key")):
+        with pytest.raises(StartError, match=why):
+            keys.destroy_hashing_key(name, None)
     keys.rotate("hashing", START + 1000)
     retired = keys.hashing[1].retired_ms
     assert retired == START + 1000
@@ -159,8 +150,7 @@ def test_a_key_is_destroyed_only_when_no_snapshot_of_its_time_is_left(tmp_path):
         with pytest.raises(StartError, match="snapshot"):
             keys.destroy_hashing_key(old, since)
     assert len(files_of(tmp_path, HASHING)) == 2
-    (path,) = [path for path in files_of(tmp_path, HASHING) if old in path.name]
-    with path.open("rb") as file:
+    with next(path for path in files_of(tmp_path, HASHING) if old in path.name).open("rb") as file:
         secret = bytes.fromhex(file.read().split()[-1].decode())
         keys.destroy_hashing_key(old, retired + 1)
         file.seek(0)
@@ -183,24 +173,24 @@ def test_a_key_that_others_may_touch_is_refused(mode, tmp_path):
 @pytest.mark.parametrize("kind", ["signing", "hashing", "positions"])
 def test_a_flipped_byte_in_a_key_file_is_refused(kind: str, tmp_path: Path) -> None:
     """Whatever it makes of the file: the message names the file and the remedy."""
-    LedgerKeys(tmp_path / "keys")
-    (path,) = files_of(tmp_path / "keys", kind)
+    open_keys(tmp_path)
+    (path,) = files_of(tmp_path, kind)
     content, n_refused = path.read_bytes(), 0
     for damaged in (content[:-20], b""):
         path.write_bytes(damaged)
         with pytest.raises(StartError, match="damaged"):
-            LedgerKeys(tmp_path / "keys")
+            open_keys(tmp_path)
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
         try:
-            LedgerKeys(tmp_path / "keys")
+            open_keys(tmp_path)
         except StartError as error:
             n_refused += str(error) == f"the key file {path} is damaged: restore it from a backup"
     assert n_refused > 0.6 * len(content), "what is left are other times, and capitals in hexadecimal digits"
     path.write_bytes(content)
     path.rename(path.with_name(f"{kind}-{'0' * 16}{path.suffix}"))  # the name of another key
     with pytest.raises(StartError, match="damaged"):
-        LedgerKeys(tmp_path / "keys")
+        open_keys(tmp_path)
 
 
 def test_a_key_directory_that_cannot_be_used_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,10 @@ def filled(held: dict[int, bytes]) -> SetTree:
     return tree
 
 
+def kept_by(tree: SetTree) -> list[bytes]:
+    return [bytes(one) for one in vars(tree).values() if isinstance(one, bytearray | array)]
+
+
 def check_absence(tree: SetTree, held: dict[int, bytes], position: int) -> None:
     others = tree.prove_absence(position)
     assert (others is None) is (position in held)
@@ -95,20 +99,13 @@ def test_what_was_removed_is_overwritten_and_room_is_used_again():
     size = tree.nbytes
     tree.remove(place)
     secrets = [secret, hashlib.sha256(b"\x00" + secret).digest(), place.to_bytes(8, "little")]
-    arrays = [bytes(one) for one in vars(tree).values() if isinstance(one, bytearray)]
-    arrays += [one.tobytes() for one in vars(tree).values() if isinstance(one, array)]
-    assert not [one for one in secrets for kept in arrays if one in kept]
+    assert not [one for one in secrets for kept in kept_by(tree) if one in kept]
     tree.put(place, secret)
     assert tree.nbytes <= size + 64
     assert size / 101 < 150
-
-
-def test_shredding_leaves_nothing():
-    draw = random.Random(11)
-    tree = filled({draw.getrandbits(DEPTH): leaf(draw) for _ in range(50)})
-    tree.shred()
-    kept = [bytes(one) for one in vars(tree).values() if isinstance(one, bytearray | array)]
-    assert sum(map(len, kept)) > 50 * 100
+    tree.shred()  # which leaves nothing
+    kept = kept_by(tree)
+    assert sum(map(len, kept)) > 101 * 100
     assert not [one for one in kept if any(one)]
 
 
@@ -138,10 +135,7 @@ def _named(place: Callable[[str], int]) -> tuple[int, int]:
         draw = random.Random(trial)
         names = [f"{trial} {number}" for number in range(200)]
         held = set(draw.sample(names, 100))
-        tree = SetTree()
-        for name in names:
-            if name in held:
-                tree.put(place(name), leaf(draw))
+        tree = filled({place(name): leaf(draw) for name in names if name in held})
         for depth in tree.prove_absence(place("absent")) or ():
             possible = [name for name in names if DEPTH - (_public(name) ^ _public("absent")).bit_length() == depth]
             if len(possible) == 1:

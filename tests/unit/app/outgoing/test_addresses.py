@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from unittest.mock import AsyncMock
 
 import pytest
 
-from oubli.app.outgoing.addresses import (
-    AddressRules,
-    EndpointError,
-    RefusedAddressError,
-    UnresolvedError,
-    is_public,
-    parse_endpoint,
-)
+from oubli.app.outgoing import addresses
+from oubli.app.outgoing.addresses import AddressRules, RefusedAddressError, is_public, parse_endpoint
 
 PUBLIC = ("1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700:4700::1111", "2a00:1450:4001:800::200e")
 SPECIAL = (
@@ -67,17 +62,14 @@ def test_networks_that_the_settings_name():
 
 
 def test_a_name_without_an_address():
-    async def fails(host: str, port: int) -> list[str]:
-        raise OSError(host, port)
-
-    for known in (rules(), AddressRules((), fails)):
-        with pytest.raises(UnresolvedError):
+    for known in (rules(), AddressRules((), AsyncMock(side_effect=OSError))):
+        with pytest.raises(addresses.UnresolvedError):
             asyncio.run(known.addresses(WHERE))
 
 
 def test_other_ways_to_write_loopback_are_resolved_before_they_are_checked():
     for host in ("2130706433", "0x7f.1", "0177.0.0.1", "127.1", "localhost", "[::1]", "0"):
-        with pytest.raises((RefusedAddressError, UnresolvedError)):
+        with pytest.raises((RefusedAddressError, addresses.UnresolvedError)):
             asyncio.run(AddressRules().addresses(parse_endpoint(f"https://{host}/")))
 
 
@@ -101,6 +93,6 @@ NO_ENDPOINTS = (
 
 def test_what_is_no_endpoint():
     for url in NO_ENDPOINTS:
-        with pytest.raises(EndpointError) as refused:
+        with pytest.raises(addresses.EndpointError) as refused:
             parse_endpoint(url)
         assert "SECRET" not in str(refused.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 import time
 
@@ -18,16 +19,14 @@ from oubli.app.outgoing.sender import WebhookSigner, read_processor, read_secret
 from tests.unit.app.outgoing.certificates import authority, certificate
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+DOMAIN = "opendsr.processor.example"
 OTHER = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
 
 
 def test_the_published_vector():
-    headers = WebhookSigner([SECRET]).headers("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
-    assert headers == [
-        ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
-        ("webhook-timestamp", "1614265330"),
-        ("webhook-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
-    ]
+    name, at, signature = "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    headers = WebhookSigner([SECRET]).headers(name, at, b'{"test": 2432232314}')
+    assert headers == [("webhook-id", name), ("webhook-timestamp", str(at)), ("webhook-signature", signature)]
 
 
 def test_receivers_check_with_either_secret_while_they_change():
@@ -49,18 +48,16 @@ def test_a_file_of_secrets(tmp_path):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(StartError) as refused:
             read_secrets(path)
-        assert "MfKQ" not in str(refused.value)
-        assert "SECRET" not in str(refused.value)
+        assert not re.search("MfKQ|SECRET", str(refused.value))
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ec"])
 def test_opendsr_signatures_are_checked_with_the_certificate(tmp_path, kind):
-    files = certificate(tmp_path, authority(), "opendsr.processor.example", kind=kind)
-    signer = read_processor("opendsr.processor.example", *files)
+    signer = read_processor(DOMAIN, *certificate(tmp_path, authority(), DOMAIN, kind=kind))
     key = load_pem_x509_certificate(signer.certificate).public_key()
     body = secrets.token_bytes(100)
     named = dict(signer.headers(body))
-    assert named["X-OpenDSR-Processor-Domain"] == "opendsr.processor.example"
+    assert named["X-OpenDSR-Processor-Domain"] == DOMAIN
     signature = base64.b64decode(named["X-OpenDSR-Signature"])
     more = (ec.ECDSA(hashes.SHA256()),) if kind == "ec" else (padding.PKCS1v15(), hashes.SHA256())
     key.verify(signature, body, *more)
@@ -69,22 +66,18 @@ def test_opendsr_signatures_are_checked_with_the_certificate(tmp_path, kind):
 
 
 def test_certificates_that_opendsr_cannot_be_signed_with(tmp_path):
-    issuer = authority()
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    one = certificate(tmp_path / "one", issuer, "opendsr.processor.example")
-    two = certificate(tmp_path / "two", issuer, "opendsr.processor.example")
-    for files, domain, why in (
-        ((one[0], two[1]), "opendsr.processor.example", "belong together"),
-        (one, "another.example", "does not name the domain"),
-        ((one[0], one[0]), "opendsr.processor.example", "cannot be used: give a certificate chain"),
-        ((one[0], tmp_path / "none"), "opendsr.processor.example", "cannot be read"),
+    (tmp_path / "two").mkdir()
+    one, two = (certificate(folder, authority(), DOMAIN) for folder in (tmp_path, tmp_path / "two"))
+    for key_file, domain, why in (
+        (two[1], DOMAIN, "belong together"),
+        (one[1], "another.example", "does not name the domain"),
+        (one[0], DOMAIN, "cannot be used: give a certificate chain"),
+        (tmp_path / "none", DOMAIN, "cannot be read"),
     ):
         with pytest.raises(StartError, match=why):
-            read_processor(domain, *files)
-    locked = serialization.load_pem_private_key(one[1].read_bytes(), None).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
-    )
-    one[1].write_bytes(locked)
+            read_processor(domain, one[0], key_file)
+    key = serialization.load_pem_private_key(one[1].read_bytes(), None)
+    written = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    one[1].write_bytes(key.private_bytes(*written, serialization.BestAvailableEncryption(b"x")))
     with pytest.raises(StartError, match="passphrase"):
-        read_processor("opendsr.processor.example", *one)
+        read_processor(DOMAIN, *one)

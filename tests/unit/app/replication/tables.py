@@ -62,8 +62,7 @@ class Tables:
             known = self.nodes.get(member.name)
             if known is None or known[0].expelled:
                 return False
-            now = self._now()
-            self.nodes[member.name] = replace(member, seen=self._tick()), now
+            self.nodes[member.name] = replace(member, seen=self._tick()), self._now()
             return True
 
     def members(self) -> list[Member]:

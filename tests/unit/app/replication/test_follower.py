@@ -36,10 +36,9 @@ async def change(client: Any, chance: random.Random, n: int) -> None:
         case 4:
             body = {"features": rows(9)[chance.randrange(9)], "label": "no"}
             assert (await client.put(f"/samples/{name}", json=body)).status_code in (200, 409, 422)
-        case 5:
-            assert (await client.post("/subjects/restrict", json={"subjects": [subject]})).status_code == 200
-        case 6:
-            assert (await client.post("/subjects/release", json={"subjects": [subject]})).status_code == 200
+        case 5 | 6 as number:
+            path = "/subjects/restrict" if number == 5 else "/subjects/release"
+            assert (await client.post(path, json={"subjects": [subject]})).status_code == 200
         case 7:
             assert (await client.delete(f"/samples?subject={subject}")).status_code == 200
 
@@ -55,10 +54,10 @@ async def test_the_same_after_mixed_changes(pair: Pair, seed: int) -> None:
             await pair.following.post("/predict", json={"instances": rows(2)})
     await pair.follow()
     pair.require_same()
-    heads = [await one.disk.database.read(lambda database: database.head()) for one in (pair.leader, pair.node)]
-    assert heads[0] == heads[1]
-    roots = [await one.evidence.sample_set.root() for one in (pair.leader, pair.node)]
-    assert roots[0] == roots[1]
+    both = pair.leader, pair.node
+    head, its_head = [await one.disk.database.read(lambda database: database.head()) for one in both]
+    root, its_root = [await one.evidence.sample_set.root() for one in both]
+    assert (its_head, its_root) == (head, root)
 
 
 async def test_changes_and_signatures_are_for_the_leader(pair: Pair) -> None:
@@ -78,21 +77,18 @@ async def test_changes_and_signatures_are_for_the_leader(pair: Pair) -> None:
         ("POST", "/predict", {"instances": rows(1), "receipt": True}),
     ):
         answer = await pair.following.request(method, path, json=body)
-        assert answer.status_code == 307, (path, answer.text)
+        assert (answer.status_code, answer.json()["leader"]) == (307, "http://leader"), (path, answer.text)
         assert answer.headers["location"].startswith(f"http://leader{path}")
-        assert answer.json()["leader"] == "http://leader"
     assert (pair.node.model.state.seq, pair.node.disk.storage.journal.last_seq) == (before, 0)
     with pytest.raises(NotLeaderError):
         await pair.node.changes.delete(ids=["c0"])
     with pytest.raises(DeposedError, match="another node leads"):
         await pair.node.changes.writer.note(lambda: b"{}")
-
-
-async def test_without_a_leader_there_is_no_redirect(pair: Pair) -> None:
+    # Without a leader there is no redirect.
     pair.node.model.state.leader_url = None
     answer = await pair.following.post("/samples", json=samples(1))
-    assert (answer.status_code, answer.json()["leader"]) == (503, None)
-    assert answer.headers["retry-after"] == "1"
+    told = answer.status_code, answer.json()["leader"], answer.headers["retry-after"]
+    assert told == (503, None, "1")
 
 
 async def test_it_leads_where_the_other_one_has_ended(pair: Pair) -> None:
@@ -124,22 +120,19 @@ async def test_a_request_waits_for_the_version_that_it_asks_for(pair: Pair) -> N
     await pair.follow()
     assert (await waiting).json()["model_version"] == version
     headers = {"Min-Version": str(version + 1)}
-    behind = await pair.following.post("/predict", json={"instances": rows(1)}, headers=headers)
-    assert behind.status_code == 503
+    assert (await pair.following.post("/predict", json={"instances": rows(1)}, headers=headers)).status_code == 503
 
 
 @pytest.mark.parametrize("what", ["a restore", "a later record", "a deletion of nobody", "a lost record"])
 async def test_what_cannot_be_followed(pair: Pair, what: str) -> None:
     await pair.leading.post("/samples", json=samples(1))
     await pair.follow()
-    journal, body, notes = pair.journal, b"", b""
-    if what == "a restore":
-        notes = b'{"entries":[{"type":"restore"}]}'
-    elif what == "a later record":
+    journal = pair.journal
+    body = b'{"do":"delete","ids":["nobody"]}' if what == "a deletion of nobody" else b""
+    notes = b'{"entries":[{"type":"restore"}]}' if what == "a restore" else b""
+    if what == "a later record":
         journal.rotate(journal.last_seq + 2)
-    elif what == "a deletion of nobody":
-        body = b'{"do":"delete","ids":["nobody"]}'
-    else:
+    elif what == "a lost record":
         journal.epoch = 2
         journal.altered.add(journal.last_seq)
     journal.append([Record(journal.last_seq + 1, 9, body, notes)])
@@ -148,9 +141,7 @@ async def test_what_cannot_be_followed(pair: Pair, what: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["record", "field", "model"])
-async def test_what_a_newer_version_has_written_is_left_to_an_upgrade(
-    pair: Pair, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_newer_is_left_to_an_upgrade(pair: Pair, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The follower is of a version that does not know a record, a field of one, or a kind of model."""
     await pair.leading.post("/samples", json=samples(1))
     await pair.follow()

@@ -78,10 +78,9 @@ def test_the_secret_is_not_sent_and_another_does_not_open(tmp_path: Path) -> Non
     assert SECRET.admits(SECRET.authorization())
     assert not SECRET.admits(OTHER.authorization())
     assert SECRET.open(SECRET.seal(b"keys")) == b"keys"
-    with pytest.raises(PeerError):
-        OTHER.open(SECRET.seal(b"keys"))
-    with pytest.raises(PeerError):
-        SECRET.open(b"short")
+    for secret, sealed in ((OTHER, SECRET.seal(b"keys")), (SECRET, b"short")):
+        with pytest.raises(PeerError):
+            secret.open(sealed)
     assert "0123456789abcdef" not in repr(SECRET)
 
 
@@ -89,20 +88,16 @@ def test_keys_are_handed_over_and_fetched(answering: Start) -> None:
     (first, its_keys), (second, others) = answering("first"), answering("second")
     peers = Peers(SECRET, lambda: ["http://127.0.0.1:1", first, second])
     peers.hand_over(KEY)
-    assert its_keys.get(KEY.id) == KEY
-    assert others.get(KEY.id) == KEY
-    assert peers.fetch_key(KEY.id) == KEY.secret
-    assert peers.fetch_key("f" * 16) is None
+    assert its_keys.get(KEY.id) == others.get(KEY.id) == KEY
+    assert [peers.fetch_key(name) for name in (KEY.id, "f" * 16)] == [KEY.secret, None]
     assert dict(peers.keys(first).files) == {"signing-ab.pem": b"a key"}
-
-
-def test_a_key_that_nobody_has_taken_is_not_used() -> None:
+    # One that nobody has taken is not used.
     with pytest.raises(JournalRefusedError):
         Peers(SECRET, lambda: ["http://127.0.0.1:1"]).hand_over(KEY)
     Peers(SECRET, list).hand_over(KEY)  # there is no other node
 
 
-def test_another_cluster_gets_nothing(answering: Start, tmp_path: Path) -> None:
+def test_another_cluster_gets_nothing_and_nobody_half_a_download(answering: Start, tmp_path: Path) -> None:
     url, keys = answering("first")
     peers = Peers(OTHER, lambda: [url])
     with pytest.raises(PeerError):
@@ -111,18 +106,13 @@ def test_another_cluster_gets_nothing(answering: Start, tmp_path: Path) -> None:
         peers.hand_over(KEY)
     assert keys.ids() == []
     assert not KeyDoor(SECRET, tmp_path, keys).take_key(b"not sealed")
-    with (tmp_path / "file").open("wb") as file, pytest.raises(PeerError):
-        peers.download(url, "/cluster/node/ledger", file)
-
-
-def test_a_download_that_is_cut_short_is_refused(answering: Start, tmp_path: Path) -> None:
-    url, _ = answering("first")
-    peers = Peers(SECRET, lambda: [url])
+    peers_of_it = Peers(SECRET, lambda: [url])
     with (tmp_path / "whole").open("wb") as file:
-        peers.download(url, "/cluster/node/ledger", file)
+        peers_of_it.download(url, "/cluster/node/ledger", file)
     assert (tmp_path / "whole").read_bytes() == b"whole"
-    with (tmp_path / "cut").open("wb") as file, pytest.raises(PeerError):
-        peers.download(url, "/cluster/node/snapshot", file)
+    for asking, what in ((peers, "ledger"), (peers_of_it, "snapshot")):
+        with (tmp_path / "none").open("wb") as file, pytest.raises(PeerError):
+            asking.download(url, f"/cluster/node/{what}", file)
 
 
 def test_what_is_no_list_of_keys_is_refused() -> None:
@@ -136,25 +126,20 @@ def test_a_secret_is_for_its_owner_and_long(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     with pytest.raises(StartError, match="cannot be read"):
         read_secret(path)
-    path.write_text("0" * 31)
+    for n, mode, why in ((31, 0o600, "less than 32"), (32, 0o640, "chmod 600")):
+        path.write_text("0" * n + "\n")
+        path.chmod(mode)
+        with pytest.raises(StartError, match=why):
+            read_secret(path)
     path.chmod(0o600)
-    with pytest.raises(StartError, match="less than 32"):
-        read_secret(path)
-    path.write_text("0" * 32 + "\n")
     assert read_secret(path) == Secret(b"0" * 32)
-    path.chmod(0o640)
-    with pytest.raises(StartError, match="chmod 600"):
-        read_secret(path)
 
 
 @pytest.mark.parametrize("newer", ["snapshot", "ledger"])
-def test_a_join_with_files_of_a_newer_version_removes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: str
-) -> None:
+def test_a_join_with_newer_files_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: str) -> None:
     path = tmp_path / "data"
     forest().save(tmp_path / "model")
-    directory = DataDirectory(path)
-    closed_at_the_end(directory)
+    directory = closed_at_the_end(DataDirectory(path))
     own = path / "snapshot-00000007.safetensors"
     own.write_bytes(b"what the node has")
     (path / "ledger.sqlite").write_bytes(b"its ledger")

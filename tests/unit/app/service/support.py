@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -82,6 +83,21 @@ def raising(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return fails
+
+
+def fail_at(
+    monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str, number: int, error: Exception
+) -> Iterator[int]:
+    """Have a method fail when it is called for the first, second, ... time; return the numbers of later calls."""
+    calls, method = itertools.count(1), getattr(owner, name)
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == number:
+            raise error
+        return method(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, failing)
+    return calls
 
 
 def copies_of(monkeypatch: pytest.MonkeyPatch, owner: type[Any]) -> list[Any]:

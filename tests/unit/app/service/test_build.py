@@ -15,6 +15,7 @@ from oubli.app.service.service import Service
 from oubli.app.settings import Settings, SettingsError, load_settings
 from oubli.core.concurrency import threads
 from oubli.core.forest.engine import ForestEngine
+from tests.serving import small_table
 from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.support import CLASSES, NUMBERS, ended, rows, samples, served
 
@@ -25,10 +26,8 @@ def build_service(*arguments: Any) -> Service:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    path = tmp_path / "people.csv"
-    lines = [f"p{i},s{i % 5},{i % 40},{'abc'[i % 3]},{'yes' if i % 4 else 'no'}" for i in range(40)]
-    path.write_text("\n".join(["name,who,age,job,income", *lines]) + "\n")
-    return path
+    small_table(tmp_path, 40)
+    return tmp_path / "data.csv"
 
 
 def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
@@ -43,20 +42,20 @@ def settings(tmp_path: Path, data: Path | None = None, **more: Any) -> Settings:
 
 
 def test_trains_and_writes_a_first_snapshot_and_no_other_at_a_start_without_changes(tmp_path, data):
-    service = build_service(settings(tmp_path, data))
-    with served(service) as client:
+    with served(build_service(settings(tmp_path, data))) as client:
         assert client.get("/model").json()["n_samples"] == 40
-        assert client.get("/samples/p7").json()["subject"] == "s2"
+        assert client.get("/samples/p7").json()["subject"] == "s7"
         assert client.get("/snapshot").json()["model_version"] == 1
-    names = sorted(path.name for path in (tmp_path / "data").iterdir())
-    assert {"lock", "keys", "ledger.sqlite", "snapshot-00000001.safetensors"} <= set(names)
+    directory = tmp_path / "data"
+    names = {path.name for path in directory.iterdir()}
+    assert {"lock", "keys", "ledger.sqlite", "snapshot-00000001.safetensors"} <= names
     assert any(name.startswith("journal-") for name in names)
-    for place in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
+    for place in (directory, *directory.rglob("*")):
         assert place.stat().st_mode & 0o077 == 0, f"{place} is for its owner only"
-    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("snapshot-*")}
+    before = {path.name: path.stat().st_mtime_ns for path in directory.glob("snapshot-*")}
     with served(build_service(settings(tmp_path))) as client:
         client.post("/predict", json={"instances": [[1, "a"]]})
-    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "data").glob("snapshot-*")} == before
+    assert {path.name: path.stat().st_mtime_ns for path in directory.glob("snapshot-*")} == before
 
 
 def test_what_was_changed_is_there_after_a_stop_and_the_data_are_not_read_again(tmp_path, data, capsys):
@@ -76,15 +75,15 @@ def test_what_was_changed_is_there_after_a_stop_and_the_data_are_not_read_again(
         assert client.get("/samples", params={"cursor": cursor}).status_code == 200
 
 
-@pytest.mark.parametrize(("name", "more"), [("n_estimators", {}), ("model", {"model": "tree", "n_estimators": None})])
-def test_kind_and_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, capsys, name, more):
+def test_kind_and_parameters_of_a_recovered_model_stay_and_that_is_said(tmp_path, data, capsys):
     build_service(settings(tmp_path, data)).lifecycle.close()  # without a last snapshot, as at the death of the process
-    capsys.readouterr()
-    service = build_service(settings(tmp_path, data, **{"n_estimators": 7, **more}))
-    assert f"keeps its own {name};" in capsys.readouterr().err.replace("\n", " ")
-    model = service.model.state.model
-    assert (model.kind, model.get_params()["n_estimators"]) == ("forest", 5)
-    service.lifecycle.close()
+    for name, given in (("n_estimators", {"n_estimators": 7}), ("model", {"model": "tree", "n_estimators": None})):
+        capsys.readouterr()
+        service = build_service(settings(tmp_path, data, **given))
+        assert f"keeps its own {name};" in capsys.readouterr().err.replace("\n", " ")
+        model = service.model.state.model
+        assert (model.kind, model.get_params()["n_estimators"]) == ("forest", 5)
+        service.lifecycle.close()
 
 
 @pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
@@ -102,7 +101,10 @@ def test_starts_empty_from_a_schema(tmp_path, schema):
         assert client.get("/model").json()["n_samples"] == 20
 
 
-def test_nothing_to_serve_is_explained_and_lets_directory_and_threads_go(tmp_path, data):
+def test_what_cannot_be_served_is_explained_and_lets_directory_and_threads_go(tmp_path, data):
+    with pytest.raises(SettingsError, match="allow_anonymous"):  # to an open address without a key
+        build_service(settings(tmp_path, data, host="0.0.0.0"))
+    assert not (tmp_path / "data").exists()
     with pytest.raises(StartError, match=r"nothing to serve: give --data.*--schema.*holds no snapshot of a model"):
         build_service(settings(tmp_path))
     with pytest.raises(StartError, match="nothing to serve"):
@@ -116,19 +118,12 @@ def test_ephemeral_says_so_and_writes_nothing(tmp_path, data, capsys, monkeypatc
     with served(build_service(settings(tmp_path, data, ephemeral=True))) as client:
         assert client.delete("/samples/p1").json()["durable"] is False
     assert "brings deleted rows back" in capsys.readouterr().err.replace("\n", " ")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["people.csv"]
-
-
-def test_an_open_address_needs_a_key_or_a_word(tmp_path, data):
-    with pytest.raises(SettingsError, match="allow_anonymous"):
-        build_service(settings(tmp_path, data, host="0.0.0.0"))
-    assert not (tmp_path / "data").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv"]
 
 
 def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypatch):
     monkeypatch.setattr(threads, "usable_cores", lambda: 4)
-    seen = []
-    fit = ForestEngine.fit
+    seen, fit = [], ForestEngine.fit
 
     def noted(self, problem, slots, progress=None):
         if self.settings.n_trees != 4:  # those of a warm-up
@@ -138,17 +133,13 @@ def test_all_threads_train_and_one_is_left_to_requests(tmp_path, data, monkeypat
     monkeypatch.setattr(ForestEngine, "fit", noted)
     for given, training, ready in ((None, 4, 3), (2, 2, 1), (1, 1, 1)):
         seen.clear()
-        service = build_service(settings(tmp_path / str(given), data, threads=given))
-        with served(service) as client:
-            assert seen == [training]
+        with served(service := build_service(settings(tmp_path / str(given), data, threads=given))) as client:
             model = service.model.state.model
-            assert (model.n_jobs, model.engine_.n_threads) == (None, ready)
-            job = client.post("/model/fit", json={"parameters": {"n_estimators": 3}, "score": False}).json()
-            job = ended(client, job)
-            assert job["status"] == "succeeded"
-            assert seen == [training, ready]
-            assert service.model.state.model.engine_.n_threads == ready
-            assert "n_jobs" not in job["result"]["parameters"]
+            assert (seen, model.n_jobs, model.engine_.n_threads) == ([training], None, ready)
+            content = {"parameters": {"n_estimators": 3}, "score": False}
+            job = ended(client, client.post("/model/fit", json=content).json())
+            assert (job["status"], "n_jobs" in job["result"]["parameters"]) == ("succeeded", False)
+            assert (seen, service.model.state.model.engine_.n_threads) == ([training, ready], ready)
         assert threads.threads_of(None) == 1
 
 
@@ -162,23 +153,16 @@ def push_settings(folder: Path, **values: Any) -> Any:
     return load_settings(data_dir=folder / "data", **values)
 
 
-def test_webhooks(tmp_path):
-    assert push_of(push_settings(tmp_path)) is None, "no receipts are sent unless a target is set"
-    push = push_of(
-        push_settings(tmp_path, webhook_url="https://hooks.example/a?b=c", webhook_secret_file=tmp_path / "secret")
-    )
+def test_webhooks_and_opendsr(tmp_path):
+    nothing = push_settings(tmp_path)
+    assert (push_of(nothing), processor_of(nothing)) == (None, None), "nothing is sent unless a target is set"
+    given = {"webhook_url": "https://hooks.example/a?b=c", "webhook_secret_file": tmp_path / "secret"}
+    push = push_of(push_settings(tmp_path, **given))
     assert (push.webhook[0].host, push.webhook[0].target, push.targets) == ("hooks.example", "/a?b=c", ("webhook",))
-
-
-def test_opendsr(tmp_path):
-    assert processor_of(push_settings(tmp_path)) is None
-    certificate_file, key_file = certificate(tmp_path, authority(), DOMAIN)
-    files = {"opendsr_cert_file": certificate_file, "opendsr_key_file": key_file}
-    given = push_settings(
-        tmp_path, opendsr_domain=DOMAIN, opendsr_callbacks=(CALLBACK,), opendsr_identities=("email",), **files
-    )
-    processor, push = processor_of(given), push_of(given)
-    assert push.targets == (), "receipts have no target"
-    assert list(processor.callbacks) == [CALLBACK]
-    assert tuple(processor.identities) == ("email",)
+    files = zip(("cert_file", "key_file"), certificate(tmp_path, authority(), DOMAIN), strict=True)
+    values = {"domain": DOMAIN, "callbacks": (CALLBACK,), "identities": ("email",), **dict(files)}
+    given = push_settings(tmp_path, **{f"opendsr_{name}": value for name, value in values.items()})
+    processor = processor_of(given)
+    assert push_of(given).targets == (), "receipts have no target"
+    assert (list(processor.callbacks), tuple(processor.identities)) == ([CALLBACK], ("email",))
     assert processor.url == f"https://{DOMAIN}/opendsr/v2"

@@ -16,15 +16,13 @@ from oubli.app.ledger.downloads import check_ledger, check_receipt
 from oubli.app.service.build import Limits, compose, open_directory
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.app.service.service import Service
+from tests.tiers import ordinary
 from tests.unit.app.service.simulated import DAY, NOON, Machine
 from tests.unit.app.service.support import begun, erased, until
 from tests.unit.app.support import JSON, samples, served_here
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("_soon")]
-SECOND = 1000
-HOUR = 3600 * SECOND
-DEADLINE = 60 * SECOND
-GRACE = 2 * HOUR
+SECOND, DEADLINE, HOUR, GRACE = 1000, 60_000, 3_600_000, 7_200_000
 REF = "00000000-0000-4000-8000-000000000001"
 
 
@@ -69,65 +67,60 @@ async def with_clock(path: Path, wrong: Wrong, **policy: Any) -> Any:
     async with served_here(start(path, machine)) as client:
         assert (await client.post("/samples", json=samples(1, "before"), headers=JSON)).status_code == 201
     machine.wait(SECOND, wrong.at_second)
-    service = start(path, machine, **policy)
-    async with served_here(service) as client:
+    async with served_here(service := start(path, machine, **policy)) as client:
         yield client, machine, service
 
 
-_ORDINARY = ("an hour back", "a leap ahead")
-
-
-@pytest.fixture(params=[pytest.param(name, marks=() if name in _ORDINARY else pytest.mark.long) for name in CLOCKS])
+@pytest.fixture(params=ordinary(CLOCKS, "an hour back", "a leap ahead"))
 def wrong(request: pytest.FixtureRequest) -> Iterator[Wrong]:
     return CLOCKS[request.param]
 
 
-async def receipt_of(client: Any, receipt: dict[str, Any]) -> dict[str, Any]:
-    found = await client.get(f"/erasures/{receipt['id']}")
+async def get(client: Any, path: str) -> Any:
+    found = await client.get(path)
     assert found.status_code == 200
-    return dict(found.json())
+    return found.json()
 
 
 async def test_an_erasure_ends_in_time_and_is_not_overdue(wrong, tmp_path):
     async with with_clock(tmp_path / "data", wrong) as (client, machine, _):
-        receipt = (await client.delete("/samples/c0")).json()
+        receipt = (await client.delete("/samples/c0")).json()["id"]
         machine.wait(SECOND, wrong.meanwhile)
         # The first round may begin at once: how long it takes is not known yet.
-        assert (await receipt_of(client, receipt))["overdue"] is False
+        assert (await get(client, f"/erasures/{receipt}"))["overdue"] is False
         wrong.wait(machine, DEADLINE // 2)
-        (finished,) = await erased(client, receipt["id"])
-        assert finished["overdue"] is False
-        assert (await client.get("/model")).json()["overdue_erasures"] == 0
+        (finished,) = await erased(client, receipt)
+        assert (finished["overdue"], (await get(client, "/model"))["overdue_erasures"]) == (False, 0)
 
 
 async def test_one_that_waits_too_long_is_overdue_everywhere_and_for_ever(wrong, tmp_path, monkeypatch):
     async with with_clock(tmp_path / "data", wrong) as (client, machine, service):
         with monkeypatch.context() as held:
             held.setattr(service.erasure.checkpointer, "_is_due", lambda: False)  # as on a disk that is full
-            receipt = (await client.delete("/samples/c0", params={"ref": str(REF)})).json()
+            receipt = (await client.delete("/samples/c0", params={"ref": REF})).json()["id"]
+
+            async def overdue() -> list[Any]:
+                of_id, of_ref = [await get(client, f"/erasures{one}") for one in (f"/{receipt}", f"?ref={REF}")]
+                count = (await get(client, "/model"))["overdue_erasures"]
+                return [of_id["overdue"], of_ref["erasures"][0]["overdue"], count]
+
             machine.wait(SECOND, wrong.meanwhile)
             wrong.wait(machine, DEADLINE - 2 * SECOND)
-            assert (await receipt_of(client, receipt))["overdue"] is False
-            assert (await client.get("/model")).json()["overdue_erasures"] == 0
+            assert await overdue() == [False, False, 0]
             wrong.wait(machine, 2 * SECOND)
-            assert (await receipt_of(client, receipt))["overdue"] is True
-            assert (await client.get(f"/erasures?ref={REF}")).json()["erasures"][0]["overdue"] is True
+            assert await overdue() == [True, True, 1]
             assert (await client.delete("/samples/c0")).json()["overdue"] is True, "asked for once more"
-            assert (await client.get("/model")).json()["overdue_erasures"] == 1
-        (finished,) = await erased(client, receipt["id"])
-        assert finished["overdue"] is True
-        assert (await client.get("/model")).json()["overdue_erasures"] == 0
-        ledger = check_ledger((await client.get("/ledger?limit=50")).json()["entries"])
-        assert check_receipt(finished, ledger).overdue is True
+        (finished,) = await erased(client, receipt)
+        assert [finished["overdue"], *await overdue()] == [True, True, True, 0]
+        assert check_receipt(finished, check_ledger((await get(client, "/ledger?limit=50"))["entries"])).overdue is True
     async with served_here(start(tmp_path / "data", machine)) as client:
-        assert (await receipt_of(client, receipt))["overdue"] is True
+        assert (await get(client, f"/erasures/{receipt}"))["overdue"] is True
 
 
 async def left_by_an_earlier_process(directory: Path, wrong: Wrong, rest: int) -> bool:
     """Erase, and be killed before that is finished; return whether it is overdue when the next process finishes it."""
     machine = Machine(NOON + wrong.at_first)
-    service = start(directory, machine)
-    async with served_here(service) as client:
+    async with served_here(service := start(directory, machine)) as client:
         receipt = (await client.delete("/samples/c0")).json()
         machine.wait(SECOND, wrong.meanwhile)
         service.model.state.halt(StopReason.DISK_FAILED)  # as after a kill, nothing is written at the end
@@ -137,12 +130,9 @@ async def left_by_an_earlier_process(directory: Path, wrong: Wrong, rest: int) -
         return bool(finished["overdue"])
 
 
-async def test_what_an_earlier_process_left_is_erased_at_once(wrong, tmp_path):
+async def test_what_an_earlier_process_left_is_erased_at_once_and_overdue_after_a_long_rest(wrong, tmp_path):
     await left_by_an_earlier_process(tmp_path / "data", wrong, SECOND)
-
-
-async def test_a_long_rest_makes_what_was_left_overdue(tmp_path):
-    assert await left_by_an_earlier_process(tmp_path / "data", Wrong(), 3 * DAY)
+    assert await left_by_an_earlier_process(tmp_path / "rested", Wrong(), 3 * DAY)
 
 
 async def test_an_erased_id_comes_back_when_its_grace_is_over_and_not_before(wrong, tmp_path):
@@ -166,16 +156,14 @@ async def test_a_repeated_request_is_known_for_a_day_and_no_longer(wrong, tmp_pa
         async def add() -> Any:
             return await client.post("/samples", json=samples(1, "keyed"), headers={**JSON, "Idempotency-Key": "again"})
 
-        asked = await add()
+        asked, contains = await add(), service.model.state.model.samples_.contains
         assert asked.status_code == 201
         await client.delete("/samples/keyed0")
         machine.wait(SECOND, wrong.meanwhile)
         wrong.wait(machine, DAY - 2 * SECOND)
-        assert (await add()).json() == asked.json()
-        assert not service.model.state.model.samples_.contains("keyed0")
+        assert ((await add()).json(), contains("keyed0")) == (asked.json(), False)
         wrong.wait(machine, 2 * SECOND)
-        assert (await add()).status_code == 201
-        assert service.model.state.model.samples_.contains("keyed0")
+        assert ((await add()).status_code, contains("keyed0")) == (201, True)
 
 
 async def test_many_changes_write_no_snapshot_before_the_journal_is_old(wrong, tmp_path):
@@ -200,24 +188,22 @@ async def test_many_changes_write_no_snapshot_before_the_journal_is_old(wrong, t
 async def test_the_next_erasures_begin_as_early_as_the_last_ones_took(tmp_path, monkeypatch):
     """What an erasure waits for besides files counts as well."""
     steady = SimpleNamespace(monotonic=lambda: 0.0)
-    monkeypatch.setattr("oubli.app.service.erasure.erasures.time", steady)
-    monkeypatch.setattr("oubli.app.service.erasure.checkpoint.time", steady)
-    service = start(tmp_path / "data", Machine())
-    async with served_here(service) as client:
+    for name in ("erasures", "checkpoint"):
+        monkeypatch.setattr(f"oubli.app.service.erasure.{name}.time", steady)
+    async with served_here(service := start(tmp_path / "data", Machine())) as client:
         hold = service.model.holders.hold("states")
-        receipt = (await client.delete("/samples/c0")).json()
+        receipt = (await client.delete("/samples/c0")).json()["id"]
         assert (await client.post("/snapshot")).status_code == 201
         steady.monotonic = lambda: 7.0
-        assert (await receipt_of(client, receipt))["status"] == "unlearned"
+        assert (await get(client, f"/erasures/{receipt}"))["status"] == "unlearned"
         hold.let_go()
-        await erased(client, receipt["id"])
+        await erased(client, receipt)
         assert service.erasure.erasures.lasted == 7.0
 
 
 async def test_erasures_that_never_cease_do_not_postpone_one_another(tmp_path):
     machine = Machine()
-    service = start(tmp_path / "data", machine)
-    async with served_here(service) as client:
+    async with served_here(service := start(tmp_path / "data", machine)) as client:
         is_due, receipts = service.erasure.checkpointer._is_due, []
         for i in range(120):
             if i < 60:

@@ -20,17 +20,11 @@ from oubli.core.samples.slots import with_generated
 from tests.unit.app.support import CLASSES, forest, rows
 
 
-def given(first_id=0, late=(), exports=0, expiry=None):
+def given(first_id=0):
     """What a command is told by its transaction."""
-    return SimpleNamespace(
-        turn=Turn(next_id=first_id),
-        commands=[],
-        state=SimpleNamespace(exports=exports),
-        tombstones=SimpleNamespace(holds=late.__contains__),
-        default_expiry=lambda: expiry,
-        now_ms=lambda: 1_700_000_000_000,
-        admits_empty=lambda caller: True,
-    )
+    answers = {"default_expiry": lambda: None, "now_ms": lambda: 1_700_000_000_000, "admits_empty": lambda caller: True}
+    state, tombstones = SimpleNamespace(exports=0), SimpleNamespace(holds=lambda name: False)
+    return SimpleNamespace(turn=Turn(next_id=first_id), commands=[], state=state, tombstones=tombstones, **answers)
 
 
 def planned(model, command, transaction=None):
@@ -44,8 +38,8 @@ def made(model, command, transaction=None):
     return command
 
 
-def batch(*ids, age=1, label="yes", subject=None, expires=None, readd=False):
-    each = [[value] * len(ids) for value in (label, subject, expires, readd)]
+def batch(*ids, age=1, label="yes", subject=None, expires=None):
+    each = [[value] * len(ids) for value in (label, subject, expires, False)]
     return NewSamples([[age, "a", True] for _ in ids], each[0], list(ids), each[1], each[2], each[3])
 
 
@@ -92,44 +86,29 @@ def test_plans_name_all_that_they_touch():
 
 # --- as they are in the journal
 
-FORMS: list[tuple[Body, bytes]] = [
-    (
-        AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8, 1700000000000, "r-1"),
-        (
-            b'{"do":"add","ids":["a","7"],"rows":[[1.5,null],[2,"x"]],"labels":["yes","no"],'
-            b'"subjects":["s",null],"expires":null,"next_id":8,"at":1700000000000,"request":"r-1","retentions":null,'
-            b'"nonces":null,"weights":null}'
-        ),
-    ),
-    (
-        AddBody(["\u00e4"], [[True, 1, 1.0, -0.0, 2**64 - 1]], [0], None, [1], 2**63 - 1, 1, None, weights=[0.5]),
-        (
-            b'{"do":"add","ids":["\xc3\xa4"],"rows":[[true,1,1.0,-0.0,18446744073709551615]],"labels":[0],"subjects":null,'
-            b'"expires":[1],"next_id":9223372036854775807,"at":1,"request":null,"retentions":null,"nonces":null,'
-            b'"weights":[0.5]}'
-        ),
-    ),
-    (
-        RestrictBody(["s"], 1700000000000, True),
-        b'{"do":"restrict","subjects":["s"],"at":1700000000000,"keep":true}',
-    ),
-    (ReleaseBody(["s"]), b'{"do":"release","subjects":["s"]}'),
-    (DeleteBody(["a"]), b'{"do":"delete","ids":["a"]}'),
-    (
-        ReplaceBody("a", [1], 0, None, 1700000000000),
-        b'{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000,"nonce":null,"weight":1.0}',
-    ),
-    (
-        FitBody("forest", {"k": 2}, ["a", "b"], 5),
-        b'{"do":"fit","kind":"forest","parameters":{"k":2},"classes":["a","b"],"max_classes":5}',
-    ),
+BODIES: list[Body] = [
+    AddBody(["a", "7"], [[1.5, None], [2, "x"]], ["yes", "no"], ["s", None], None, 8, 1700000000000, "r-1"),
+    AddBody(["\u00e4"], [[True, 1, 1.0, -0.0, 2**64 - 1]], [0], None, [1], 2**63 - 1, 1, None, weights=[0.5]),
+    *(RestrictBody(["s"], 1700000000000, True), ReleaseBody(["s"]), DeleteBody(["a"])),
+    *(ReplaceBody("a", [1], 0, None, 1700000000000), FitBody("forest", {"k": 2}, ["a", "b"], 5)),
 ]
+FORMS = """
+{"do":"add","ids":["a","7"],"rows":[[1.5,null],[2,"x"]],"labels":["yes","no"],"subjects":["s",null],"expires":null,\
+"next_id":8,"at":1700000000000,"request":"r-1","retentions":null,"nonces":null,"weights":null}
+{"do":"add","ids":["\u00e4"],"rows":[[true,1,1.0,-0.0,18446744073709551615]],"labels":[0],"subjects":null,\
+"expires":[1],"next_id":9223372036854775807,"at":1,"request":null,"retentions":null,"nonces":null,"weights":[0.5]}
+{"do":"restrict","subjects":["s"],"at":1700000000000,"keep":true}
+{"do":"release","subjects":["s"]}
+{"do":"delete","ids":["a"]}
+{"do":"replace","id":"a","row":[1],"label":0,"subject":null,"expires":1700000000000,"nonce":null,"weight":1.0}
+{"do":"fit","kind":"forest","parameters":{"k":2},"classes":["a","b"],"max_classes":5}
+"""
 
 
-@pytest.mark.parametrize(("body", "text"), FORMS)
-def test_the_form_on_disk_and_back(body: Body, text: bytes) -> None:
-    assert orjson.dumps(body) == text
-    assert orjson.dumps(decode(text)) == text, "numbers and booleans keep their types"
+@pytest.mark.parametrize(("body", "form"), [*zip(BODIES, FORMS.split(), strict=True)])
+def test_the_form_on_disk_and_back(body: Body, form: str) -> None:
+    text = form.encode()
+    assert orjson.dumps(body) == orjson.dumps(decode(text)) == text, "numbers and booleans keep their types"
     assert decode(text) == body
 
 
@@ -157,13 +136,11 @@ def test_bodies_of_other_versions_are_refused(body: bytes) -> None:
 
 def test_what_is_beside_samples_that_have_left_the_window_is_passed_over() -> None:
     model = DynamicTreeClassifier(window=3).start(CLASSES)
-    names = [f"n{i}" for i in range(5)]
-    subjects = ["s0", "s1", "s2", None, "s4"]
-    expires = [2**41, 2**41, None, 2**41, None]
-    AddBody(names, rows(5), ["yes", "no", "yes", "no", "yes"], subjects, expires, 5, 1700000000000).redo(model, 0)
-    held = model.samples_
-    assert {name: held.subject(name) for name in held.ids()} == {"n2": "s2", "n3": None, "n4": "s4"}
-    assert {name: held.expiry(name) for name in held.ids()} == {"n2": None, "n3": 2**41, "n4": None}
+    names, labels = [f"n{i}" for i in range(5)], ["yes", "no", "yes", "no", "yes"]
+    subjects, expires = ["s0", "s1", "s2", None, "s4"], [2**41, 2**41, None, 2**41, None]
+    AddBody(names, rows(5), labels, subjects, expires, 5, 1700000000000).redo(model, 0)
+    beside = [(name, model.samples_.subject(name), model.samples_.expiry(name)) for name in model.samples_.ids()]
+    assert beside == [("n2", "s2", None), ("n3", None, 2**41), ("n4", "s4", None)]
 
 
 def test_an_addition_of_what_is_held_that_changes_a_retention_is_replayed() -> None:
@@ -176,5 +153,4 @@ def test_an_addition_of_what_is_held_that_changes_a_retention_is_replayed() -> N
     assert command.n_new == 0
     decode(orjson.dumps(command.body)).redo(copy, 0)
     for model in (live, copy):
-        assert model.samples_.retention("ada").period_ms == 1000
-        assert len(model.samples_) == 3
+        assert (model.samples_.retention("ada").period_ms, len(model.samples_)) == (1000, 3)

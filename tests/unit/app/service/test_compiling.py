@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,15 +24,11 @@ from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.estimators import KINDS
 from oubli.core.jit.policy import NotKeptError
 from oubli.core.warmup import FIT_STEPS, Usage
-from tests.serving import Running, serving, spawned
+from tests.serving import Running, serving, spawned, wait_for
 
 GUARDED = (sys.executable, "-m", "tests.unit.app.http.guarded_server")
-LABELS: dict[str, list[Any]] = {
-    "string": ["no", "yes", "maybe"],
-    "integer": [3, 1, 2],
-    "boolean": [False, True, True],
-    "number": [0.5, 1.25, -2.0],
-}
+LABELS: dict[str, list[Any]] = {"string": ["no", "yes", "maybe"], "integer": [3, 1, 2], "number": [0.5, 1.25, -2.0]}
+LABELS["boolean"] = [False, True, True]
 
 
 def schema_of(task: str, label_type: str, dtype: str) -> Schema:
@@ -56,17 +51,15 @@ def ask(server: Running, method: str, path: str, body: Any = None, *, expect: in
 
 
 def finish(server: Running, job: dict[str, Any]) -> None:
-    deadline = time.monotonic() + 900
-    while job["status"] not in ("succeeded", "failed"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-        job = ask(server, "GET", f"/jobs/{job['id']}")
+    place = f"/jobs/{job['id']}"
+    wait_for(lambda: ask(server, "GET", place)["status"] in ("succeeded", "failed"), "a job ends", 900)
+    job = ask(server, "GET", place)
     assert job["status"] == "succeeded", job
 
 
 def upload(server: Running, path: Path) -> None:
-    request = urllib.request.Request(f"{server.url}/snapshot/file", data=path.read_bytes(), method="PUT")  # noqa: S310
-    request.add_header("Content-Type", "application/octet-stream")
+    headers = {"Content-Type": "application/octet-stream"}
+    request = urllib.request.Request(f"{server.url}/snapshot/file", path.read_bytes(), headers, method="PUT")  # noqa: S310
     with urllib.request.urlopen(request, timeout=900) as answer:  # noqa: S310
         assert answer.status == 200
 
@@ -75,24 +68,21 @@ def walk(server: Running, kind: str, task: str, label_type: str, name: str, *, i
     """Ask for everything that reads or changes the model, first in ways that are answered on the event loop."""
     y = labels(label_type, 40)
 
-    def samples(first: int, n: int, values: list[Any]) -> dict[str, Any]:
-        one = zip(rows(n, first), values, strict=True)
-        return {
-            "samples": [
-                {"id": f"{name}-{first + i}", "features": row, "label": label, "subject": f"s{i % 3}"}
-                for i, (row, label) in enumerate(one)
-            ]
-        }
+    def add(first: int, values: list[Any]) -> None:
+        each = [
+            {"id": f"{name}-{first + i}", "features": row, "label": label, "subject": f"s{i % 3}"}
+            for i, (row, label) in enumerate(zip(rows(len(values), first), values, strict=True))
+        ]
+        ask(server, "POST", "/samples", {"samples": each}, expect=201)
 
-    ask(server, "POST", "/samples", samples(0, 1, y[:1]), expect=201)
+    add(0, y[:1])
     ask(server, "POST", "/predict", {"instances": rows(1)})
-    ask(server, "POST", "/samples", samples(1, 30, y[:30]), expect=201)
-    ask(server, "POST", "/samples", samples(31, 1, [LABELS[label_type][2]]), expect=201)
-    wide = {"features": [1e30, "a new value"], "label": LABELS[label_type][2]}
-    ask(server, "POST", "/samples", {"samples": [{**wide, "id": f"{name}-wide"}]}, expect=201)
-    for n in (1, 2, 40):
-        ask(server, "POST", "/predict", {"instances": rows(n)})
-    ask(server, "POST", "/predict", {"instances": [[None, None], [3, "unknown"]]})
+    add(1, y[:30])
+    add(31, LABELS[label_type][2:])
+    wide = {"id": f"{name}-wide", "features": [1e30, "a new value"], "label": LABELS[label_type][2]}
+    ask(server, "POST", "/samples", {"samples": [wide]}, expect=201)
+    for instances in (rows(1), rows(2), rows(40), [[None, None], [3, "unknown"]]):
+        ask(server, "POST", "/predict", {"instances": instances})
     for i in range(2, 9):
         ask(server, "DELETE", f"/samples/{name}-{i}")
         ask(server, "POST", "/predict", {"instances": rows(1)})
@@ -102,19 +92,18 @@ def walk(server: Running, kind: str, task: str, label_type: str, name: str, *, i
     ask(server, "GET", f"/samples/{name}-16")
     for path in ("/samples", "/model", "/erasures", "/ledger", "/snapshot", "/ledger/keys", "/v2", "/readyz"):
         server.ask("GET", path)
-    finish(server, ask(server, "POST", "/model/verify", expect=202))
-    finish(server, ask(server, "POST", "/model/scrub", expect=202))
-    ask(server, "POST", "/samples", samples(50, 3, y[:3]), expect=201)
+    for path in ("/model/verify", "/model/scrub"):
+        finish(server, ask(server, "POST", path, expect=202))
+    add(50, y[:3])
     change = {"columns": 2, "target": 1.5 if task == "regression" else None}
-    for n in (1, 40):
-        ask(server, "POST", "/explain", {"instances": rows(n)})
-    ask(server, "POST", "/explain", {"instances": rows(2), "change": change})
+    for content in ({"instances": rows(1)}, {"instances": rows(40)}, {"instances": rows(2), "change": change}):
+        ask(server, "POST", "/explain", content)
     if influence and kind != "tree":
         for _ in range(2):
             answer = ask(server, "POST", "/influence", {"instances": rows(2), "labels": y[:2]}, expect=(200, 202))
             if "status" in answer:
                 finish(server, answer)
-    ask(server, "POST", "/samples", samples(60, 2, y[:2]), expect=201)
+    add(60, y[:2])
     ask(server, "POST", "/predict", {"instances": rows(3)})
 
 
@@ -260,6 +249,5 @@ def test_the_directory_is_private_and_temporary_without_a_usable_home(monkeypatc
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     directory = use_kernel_cache()
     assert os.environ[VARIABLE] == str(directory), "it is named to Numba"
-    assert directory.is_dir()
+    assert (directory.is_dir(), directory.stat().st_mode & 0o077) == (True, 0)
     assert (directory.parent == tmp_path) is (home == "file")
-    assert directory.stat().st_mode & 0o077 == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -31,7 +30,7 @@ from oubli.app.storage.journal import SqliteJournal
 from tests.tiers import ordinary
 from tests.unit.app.outgoing.receiver import ACCEPT, HANG_UP, Receiver, Request, answer
 from tests.unit.app.service.simulated import Time
-from tests.unit.app.service.support import begun, until
+from tests.unit.app.service.support import begun, fail_at, until
 from tests.unit.app.support import forest
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +44,7 @@ STEPS: tuple[tuple[type, str, type[Exception]], ...] = (
     (SqliteJournal, "append", JournalFullError),
     (LedgerDatabase, "fold_many", StorageError),
     *((DeliveryTable, name, StorageError) for name in ("due", "due_of", "counts")),
-    *((owner, name, RuntimeError) for owner, name in ((WebhookChannel, "message"), (AddressRules, "addresses"))),
+    *((WebhookChannel, "message", RuntimeError), (AddressRules, "addresses", RuntimeError)),
     (Sender, "post", RuntimeError),
 )
 
@@ -95,15 +94,14 @@ class World:
         """Check all that was accepted: form, signature, order, and that nothing is missing."""
         told: dict[str, list[str]] = {name: [] for name in receipts}
         for request in self.receiver.accepted:
-            content = request.content
-            state = content["data"]["status"]
-            assert content == {"type": f"erasure.{state}", "data": content["data"]}
-            assert content["data"].keys() == {"id", "ref", "status"}
-            headers, name = request.headers, f"{content['data']['id']}-{state}"
+            data, headers = request.content["data"], request.headers
+            assert request.content == {"type": f"erasure.{data['status']}", "data": data}
+            assert data.keys() == {"id", "ref", "status"}
+            name = f"{data['id']}-{data['status']}"
             moment = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
-            assert headers["webhook-id"] == name
-            assert headers["webhook-signature"] == Webhook(SECRET).sign(name, moment, request.body.decode())
-            told[content["data"]["id"]].append(state)
+            signature = Webhook(SECRET).sign(name, moment, request.body.decode())
+            assert (headers["webhook-id"], headers["webhook-signature"]) == (name, signature)
+            told[data["id"]].append(data["status"])
         for name, states in told.items():
             assert states == sorted(states, key=RANK.__getitem__), f"{name}: {states}"
             assert not whole or set(states) >= receipts[name], f"{name}: {states}"
@@ -138,10 +136,8 @@ async def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_el
     world.check({dead: set(), **expected})
     await world.time.advance(3 * HOUR)
     letters = await service.outbox.deliveries.dead_letters(0, 10)
-    assert [(one.subject, one.state, one.reason) for one in letters] == [
-        (dead, "unlearned", "status-400"),
-        (dead, "erased", "status-400"),
-    ]
+    found = [(one.subject, one.state, one.reason) for one in letters]
+    assert found == [(dead, state, "status-400") for state in ("unlearned", "erased")]
     assert service.measure().deliveries_dead == 2
     # They stay dead, also across a restart.
     n_requests = len(world.receiver.requests)
@@ -155,9 +151,9 @@ async def test_what_cannot_be_told_becomes_a_dead_letter_and_holds_up_nothing_el
     await world.time.advance(1)
     world.check({dead: {"unlearned", "erased"}, **expected})
     assert service.outbox.deliveries.n_delivered == 2
-    counts = await service.disk.database.read(lambda database: database.deliveries.counts("webhook"))
-    assert counts == (0, 0, None)
-    rows = await service.disk.database.read(lambda database: database._all("SELECT count(*) FROM deliveries"))
+    read = service.disk.database.read
+    assert await read(lambda database: database.deliveries.counts("webhook")) == (0, 0, None)
+    rows = await read(lambda database: database._all("SELECT count(*) FROM deliveries"))
     assert rows == [(0,)], "nothing is left of receipts whose last states have arrived"
     assert not await service.outbox.deliveries.dead_letters(0, 10)
     with pytest.raises(NoLetterError):
@@ -247,16 +243,10 @@ async def test_a_step_that_fails_is_tried_again(world, monkeypatch, owner, name,
     monkeypatch.setattr(deliveries, "_RETRY_NOTES", 0.001)
     monkeypatch.setattr(ledger, "_RETRY", 0.001)
     monkeypatch.setattr(sender, "_KEPT", 0.0)  # each attempt asks for addresses
-    refused, calls, function = iter([True]), itertools.count(1), getattr(owner, name)
+    refused = iter([True])
     world.receiver.answers = lambda request: answer(500) if next(refused, False) else ACCEPT
     service = await world.start()
-
-    def failing(*arguments: Any, **named: Any) -> Any:
-        if next(calls) == number:
-            raise error("as it happens")
-        return function(*arguments, **named)
-
-    monkeypatch.setattr(owner, name, failing)
+    calls = fail_at(monkeypatch, owner, name, number, error("as it happens"))
     receipt = await again(lambda: service.changes.delete(ids=["c1"]))
     await world.time.advance(61)  # it is overdue
     await again(service.erasure.checkpointer.snapshot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,7 @@ def test_the_journal_is_told_what_is_dropped_for_an_erasure(tmp_path: Path, monk
         assert told == [False]
         assert client.delete("/samples/n0").status_code == 200
         assert client.post("/snapshot").status_code == 201
-        assert told[1:]
-        assert all(told[1:])
+        assert set(told[1:]) == {True}
 
 
 @pytest.mark.anyio
@@ -63,14 +63,11 @@ async def test_a_verification_does_not_make_erasures_overdue(tmp_path: Path, mon
     async with served_here(service) as client:
         job = (await client.post("/model/verify")).json()
         await until(lambda: told > 10)
-        receipt = (await client.delete("/samples/c1")).json()
-        (receipt,) = await erased(client, receipt["id"])
+        (receipt,) = await erased(client, (await client.delete("/samples/c1")).json()["id"])
         assert not receipt["overdue"]
         assert (await client.get("/model")).json()["mutations_since_scrub"] == 0, "it was built again"
         job = await ended_here(client, job)
-        assert job["status"] == "failed"
-        assert "ask again" in job["error"]
-        assert ended == 1
+        assert (job["status"], "ask again" in job["error"], ended) == ("failed", True, 1)
 
 
 # --- how many may expire at once
@@ -87,8 +84,7 @@ def test_a_share_may_go_and_more_has_to_be_confirmed(n_held, max_share, allowed)
     assert refuses(n_held=n_held, n_due=allowed, max_share=max_share) is None
     if allowed < n_held:
         reason = str(refuses(n_held=n_held, n_due=allowed + 1, max_share=max_share))
-        assert reason.startswith(f"{allowed + 1} of {n_held} samples")
-        assert f"lets {allowed} go" in reason
+        assert re.match(rf"{allowed + 1} of {n_held} samples.* lets {allowed} go", reason)
 
 
 # --- erasures that find nothing

@@ -13,15 +13,14 @@ from starlette.testclient import TestClient
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
 from oubli.app.times import to_text
 from tests.unit.app.hosted import wait_until
-from tests.unit.app.support import JSON, make_service, reopened, samples, served
+from tests.unit.app.support import JSON, make_service, problem_of, reopened, samples, served
 
 BODY = samples(2, prefix="p", subject="person")
 AGAIN = {"samples": [{**one, "readd": True} for one in BODY["samples"]]}
 
 
-def add(client: TestClient, key: str, content: Any) -> tuple[int, str]:
-    answer = client.post("/samples", json=content, headers={"Idempotency-Key": key})
-    return answer.status_code, answer.json().get("type", "")
+def add(client: TestClient, key: str, content: Any) -> int:
+    return client.post("/samples", json=content, headers={"Idempotency-Key": key}).status_code
 
 
 def erase(client: TestClient, **content: Any) -> None:
@@ -32,47 +31,43 @@ def erase(client: TestClient, **content: Any) -> None:
 
 def assert_spent(client: TestClient, key: str) -> None:
     """Every body gets the same answer, and nothing changes."""
-    version, guess = client.get("/model").json()["model_version"], samples(2, prefix="p", subject="other")
-    answers = [
-        client.post("/samples", json=content, headers={"Idempotency-Key": key}) for content in (BODY, guess, AGAIN)
-    ]
-    assert {(one.status_code, one.json()["type"]) for one in answers} == {(409, "urn:oubli:problem:key-spent")}
-    assert len({one.text for one in answers}) == 1
+    version = client.get("/model").json()["model_version"]
+    tried = (BODY, samples(2, prefix="p", subject="other"), AGAIN)
+    answers = [client.post("/samples", json=content, headers={"Idempotency-Key": key}) for content in tried]
+    assert problem_of(answers[0]) == (409, "key-spent")
+    assert len({(one.status_code, one.text) for one in answers}) == 1
     assert client.get("/model").json()["model_version"] == version
 
 
 @pytest.mark.parametrize("named", [{"ids": ["p1"]}, {"subjects": ["person"]}, {"subjects": ["nobody", "person"]}])
 def test_after_an_erasure_a_repeated_addition_is_refused_whatever_it_holds(tmp_path: Path, named: Any) -> None:
     with served(make_service(directory=tmp_path / "d")) as client:
-        assert add(client, "k", BODY)[0] == add(client, "k", BODY)[0] == 201
-        assert add(client, "other", samples(1, prefix="q"))[0] == 201
+        assert add(client, "k", BODY) == add(client, "k", BODY) == add(client, "other", samples(1, "q")) == 201
         erase(client, **named)
         assert_spent(client, "k")
-        assert add(client, "other", samples(1, prefix="q"))[0] == 201
-        assert add(client, "other", samples(2, prefix="q"))[0] == 422
-        assert add(client, "new", AGAIN)[0] == 201
+        assert (add(client, "other", samples(1, "q")), add(client, "other", samples(2, "q"))) == (201, 422)
+        assert add(client, "new", AGAIN) == 201
     with served(reopened(tmp_path / "d")) as client:
         assert_spent(client, "k")
 
 
 def test_a_rectification_ends_what_is_known_of_the_addition_and_not_its_own_record(tmp_path: Path) -> None:
-    new = {"features": [3, "a", True], "label": "no"}
+    new = {"json": {"features": [3, "a", True], "label": "no"}, "headers": {"Idempotency-Key": "r"}}
     with served(make_service(directory=tmp_path / "d")) as client:
         add(client, "k", BODY)
-        first = client.put("/samples/p1", json=new, headers={"Idempotency-Key": "r"}).json()
-        assert add(client, "k", BODY)[0] == 201, "until the erasure is finished"
+        first = client.put("/samples/p1", **new).json()
+        assert add(client, "k", BODY) == 201, "until the erasure is finished"
         client.post("/snapshot")
         assert_spent(client, "k")
-        assert client.put("/samples/p1", json=new, headers={"Idempotency-Key": "r"}).json()["id"] == first["id"]
+        assert client.put("/samples/p1", **new).json()["id"] == first["id"]
         erase(client, ids=["p1"])
-        assert client.put("/samples/p1", json=new, headers={"Idempotency-Key": "r"}).status_code == 409
+        assert client.put("/samples/p1", **new).status_code == 409
 
 
 def test_what_has_expired_is_erased_in_the_same_way(tmp_path: Path) -> None:
-    service = make_service(directory=tmp_path / "d")
-    with served(service) as client:
+    with served(service := make_service(directory=tmp_path / "d")) as client:
         soon = to_text(service.model.clock.now_ms() + 300)
-        assert add(client, "k", samples(1, prefix="p", expires_at=soon))[0] == 201
+        assert add(client, "k", samples(1, prefix="p", expires_at=soon)) == 201
         wait_until(lambda: client.get("/samples/p0").status_code == 404)
         client.post("/snapshot")
         assert_spent(client, "k")
@@ -81,8 +76,7 @@ def test_what_has_expired_is_erased_in_the_same_way(tmp_path: Path) -> None:
 def test_a_name_that_is_not_held_any_more_counts(tmp_path: Path) -> None:
     """A restore can lose a sample without an erasure, as a sliding window does; it may be asked for later."""
     with served(make_service(directory=tmp_path / "d")) as client:
-        client.post("/snapshot")
-        older = client.get("/snapshot/file").content
+        older = client.get("/snapshot/file?fresh=true").content
         add(client, "k", BODY)
         octets = {"Content-Type": "application/octet-stream"}
         assert client.put("/snapshot/file", content=older, headers=octets).json()["no_longer_held"] == 2
@@ -96,8 +90,7 @@ def test_a_rotated_hashing_key_does_not_hide_a_request(tmp_path: Path) -> None:
     def is_kept(body: str) -> bool:
         return any(body.encode() in path.read_bytes() for path in directory.rglob("*") if path.is_file())
 
-    service = make_service(directory=directory)
-    with served(service) as client:
+    with served(service := make_service(directory=directory)) as client:
         assert client.post("/samples", content=raw, headers={"Idempotency-Key": "k", **JSON}).status_code == 201
         body = service.disk.ledger.hash_text(f"POST /samples\0{hashlib.sha256(raw).hexdigest()}")
         assert client.post("/snapshot").status_code == 201

@@ -19,9 +19,10 @@ pytestmark = pytest.mark.anyio
 class Gate:
     """Work that waits until it is let go."""
 
+    report: Report | None = None
+
     def __init__(self) -> None:
         self.open = asyncio.Event()
-        self.report: Report | None = None
 
     async def work(self, report: Report) -> dict[str, Any]:
         self.report = report
@@ -36,6 +37,13 @@ async def done(report: Report) -> dict[str, Any]:
 async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+async def begun(board: JobBoard, work: Any) -> Job:
+    """A job after everything that can go on has gone on."""
+    job = board.start("verify", work)
+    await settle()
+    return job
 
 
 def state(board: JobBoard, job: Job) -> tuple[str, float, Any, Any]:
@@ -80,12 +88,8 @@ async def test_a_full_queue_refuses(has_begun):
 async def test_a_failed_job_says_why_without_values_and_the_next_one_runs(caplog):
     caplog.set_level(logging.INFO)
     board, jobs = JobBoard(), []
-    for error in (
-        ValueError("SECRET"),
-        InputError("SECRET rule", value="SECRET"),
-        StorageError("no room on the disk"),
-        BusyError(),
-    ):
+    told: list[Exception] = [StorageError("no room on the disk"), BusyError()]
+    for error in (ValueError("SECRET"), InputError("SECRET rule", value="SECRET"), *told):
 
         async def fail(report: Report, error: Exception = error) -> dict[str, Any]:
             raise error
@@ -103,18 +107,15 @@ async def test_a_failed_job_says_why_without_values_and_the_next_one_runs(caplog
 
 async def test_progress_comes_from_any_thread_and_never_goes_back():
     def count(report: Report) -> dict[str, Any]:
-        for i in range(10_001):
-            report(i / 10_000)
-        report(0.5)
-        report(7.0)
+        for share in (*(i / 10_000 for i in range(10_001)), 0.5, 7.0):
+            report(share)
         return {"thread": threading.current_thread() is threading.main_thread()}
 
     async def work(report: Report) -> dict[str, Any]:
         return await asyncio.to_thread(count, report)
 
     board = JobBoard()
-    job = board.start("fit", work)
-    seen = [state async for state in board.watch(job.id)]
+    seen = [state async for state in board.watch(board.start("fit", work).id)]
     progress = [state.progress for state in seen]
     assert progress == sorted(progress)
     assert 1 < len(seen) <= 210  # small steps are not told
@@ -124,8 +125,7 @@ async def test_progress_comes_from_any_thread_and_never_goes_back():
 
 async def test_watching_ends_when_the_server_stops():
     board, gate = JobBoard(), Gate()
-    job = board.start("verify", gate.work)
-    await settle()
+    job = await begun(board, gate.work)
 
     async def watch() -> list[Job]:
         return [found async for found in board.watch(job.id)]
@@ -134,8 +134,8 @@ async def test_watching_ends_when_the_server_stops():
     await settle()
     assert not task.done()
     board.drain()
-    assert [found.status for found in await task] == ["running"]
-    assert [found.status for found in await watch()] == ["running"]
+    for watched in (await task, await watch()):
+        assert [found.status for found in watched] == ["running"]
     with pytest.raises(BusyError):
         board.start("verify", done)
     gate.open.set()
@@ -145,10 +145,7 @@ async def test_watching_ends_when_the_server_stops():
 
 async def test_closing_ends_all_jobs():
     board, gate = JobBoard(), Gate()
-    running = board.start("verify", gate.work)
-    await settle()
-    queued = board.start("verify", done)
-    await settle()
+    running, queued = await begun(board, gate.work), await begun(board, done)
     new = board.start("verify", done)
     watched = board.watch(queued.id)
     await anext(watched)
@@ -183,8 +180,8 @@ FOREST = SimpleNamespace(kind="forest", n_samples_=1_000, settings_=SimpleNamesp
 
 
 def boosted(n: int, *, grids: bool = True) -> Any:
-    settings = SimpleNamespace(is_quantised=grids)
-    return SimpleNamespace(kind="incremental-boosting", n_samples_=n, n_trees_=100, settings_=settings)
+    named = {"n_samples_": n, "n_trees_": 100, "settings_": SimpleNamespace(is_quantised=grids)}
+    return SimpleNamespace(kind="incremental-boosting", **named)
 
 
 def test_which_questions_of_influence_take_long():

@@ -44,15 +44,12 @@ class Tagged(SimpleNamespace):
 class Endless:
     """A model with tags that last until it is asked for."""
 
-    is_usable = yields_ = True
-    n_lazy_tags_ = 5
+    is_usable, yields_, n_lazy_tags_, n_at_work = True, True, 5, 0
+    error: BaseException | None = None
 
     def __init__(self) -> None:
         self.samples_ = SimpleNamespace(changes=SimpleNamespace(depth=0))
-        self.threads: list[threading.Thread] = []
-        self.n_at_work = 0
-        self.begun = threading.Event()
-        self.error: BaseException | None = None
+        self.threads, self.begun = list[threading.Thread](), threading.Event()
 
     def resolve_until(self, stop: Any) -> int:
         assert self.n_at_work == 0
@@ -93,19 +90,17 @@ async def test_a_lent_model_comes_back_when_it_is_asked_for(thread, model):
         thread.take_back()
         assert (thread.is_lent, model.n_at_work, await ended) == (False, 0, 3)
     thread.take_back()  # nothing to take
-    assert len({id(one) for one in model.threads}) == 1, "one thread serves all"
-    assert model.threads[0] is not threading.current_thread()
+    (one,) = set(model.threads)  # which serves all
+    assert one is not threading.current_thread()
 
 
 @pytest.mark.parametrize("error", [MemoryError(), SystemExit()])
 async def test_an_error_gives_the_model_back_and_nothing_is_kept_of_it(thread, error):
     model: Any = Endless()
     model.error, known = error, weakref.ref(model)
-    assert await asyncio.wait_for(thread.lend(model), PATIENCE) == 0
-    assert thread.error is error
+    assert (await asyncio.wait_for(thread.lend(model), PATIENCE), thread.error) == (0, error)
     model.error, model.n_lazy_tags_ = None, 0
-    assert await asyncio.wait_for(thread.lend(model), PATIENCE) == 3
-    assert thread.error is None
+    assert (await asyncio.wait_for(thread.lend(model), PATIENCE), thread.error) == (3, None)
     del model
     gc.collect()
     assert known() is None
@@ -153,21 +148,7 @@ async def resolving(model: Any) -> AsyncIterator[tuple[IdleResolver, ModelLock]]
         await task
 
 
-async def test_the_model_is_lent_while_requests_are_in_flight_and_changes_wait_for_the_disk(model):
-    async with resolving(model) as (idle, lock):
-        idle.tagged.set()
-        idle.request_begins()
-        async with lock.mutation():
-            await until(model.begun.is_set)
-            lock.own()
-            assert not lock.tag_thread.is_lent
-        model.begun.clear()
-        await until(model.begun.is_set)
-    assert not lock.tag_thread.is_lent
-    assert not model.threads[-1].is_alive()
-
-
-async def test_who_reads_in_a_thread_takes_the_model_back_first_and_keeps_it(model):
+async def test_the_model_is_lent_while_requests_are_in_flight_and_not_while_a_thread_reads(model):
     async with resolving(model) as (idle, lock):
         idle.tagged.set()
         await until(lambda: lock.tag_thread.is_lent)
@@ -179,22 +160,25 @@ async def test_who_reads_in_a_thread_takes_the_model_back_first_and_keeps_it(mod
             await until(lambda: lock.tag_thread.is_lent)
             await waiting()
             assert not lock.tag_thread.is_lent
+        model.begun.clear()
+        idle.request_begins()
+        async with lock.mutation():  # which waits for the disk
+            await until(model.begun.is_set)
+            lock.own()
+            assert not lock.tag_thread.is_lent
+        model.begun.clear()
+        await until(model.begun.is_set)
+    assert (lock.tag_thread.is_lent, model.threads[-1].is_alive()) == (False, False)
 
 
-async def test_it_is_not_lent_while_requests_come_one_after_the_other(model):
-    async with resolving(model) as (idle, _):
+async def test_it_is_lent_when_no_request_comes_and_after_a_short_loan_in_longer_pauses_only(model, monkeypatch):
+    async with resolving(model) as (idle, lock):
+        monkeypatch.setattr("oubli.app.service.model.live._SHORT_LOAN", PATIENCE)
         idle.tagged.set()
         for turn in range(50):
             idle.last_request = float(turn)
             await asyncio.sleep(0)
         assert not model.begun.is_set()
-        await until(model.begun.is_set)
-
-
-async def test_after_a_short_loan_it_is_lent_in_longer_pauses_only(model, monkeypatch):
-    async with resolving(model) as (idle, lock):
-        monkeypatch.setattr("oubli.app.service.model.live._SHORT_LOAN", PATIENCE)
-        idle.tagged.set()
         await until(lambda: lock.tag_thread.is_lent)
         lock.own()
         for _ in range(4):
@@ -230,8 +214,8 @@ async def test_what_fails_is_told_and_left_to_the_queries(model, caplog):
 
 @pytest.mark.parametrize(("yields", "n_steps"), [(True, 10), (False, 1000)])
 def test_a_slice_is_of_so_many_tags_or_of_one_where_a_tag_may_take_long(yields, n_steps):
-    model, counted = Tagged(yields_=yields), []
-    slices = TagSlices(100, counted.append)
+    counted: list[int] = []
+    model, slices = Tagged(yields_=yields), TagSlices(100, counted.append)
     while slices.step(model):
         pass
     assert (len(counted), sum(counted)) == (n_steps, 1000)
@@ -292,8 +276,7 @@ async def test_a_writer_waits_for_readers_and_keeps_later_ones_out():
     lock, log = ModelLock(10), []
     reading = lock.reading()
     reading.__enter__()
-    assert lock.frozen
-    assert not lock.quiet
+    assert (lock.frozen, lock.quiet) == (True, False)
 
     async def write() -> None:
         async with lock.mutation():
@@ -307,12 +290,10 @@ async def test_a_writer_waits_for_readers_and_keeps_later_ones_out():
             with lock.reading():
                 log.append("read")
 
-    writer = asyncio.create_task(write())
-    await asyncio.sleep(0)
-    reader = asyncio.create_task(read())
-    for _ in range(5):
+    tasks = asyncio.create_task(write()), asyncio.create_task(read())
+    for _ in range(6):
         await asyncio.sleep(0)
     assert log == []
     reading.__exit__(None, None, None)
-    await asyncio.gather(writer, reader)
+    await asyncio.gather(*tasks)
     assert log == ["written", "read"]

@@ -73,8 +73,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lost:
     (lost.folder / "people.csv").write_text("\n".join(["name,who,age,job,income", *lines]) + "\n")
 
     async def live() -> None:
-        service = build(lost)
-        async with served_here(service) as client:
+        async with served_here(service := build(lost)) as client:
             assert (await client.post("/samples", json=NAMELESS, headers=JSON)).json()["ids"] == ["0"]
             (lost.folder / "backup").write_bytes((await client.get("/snapshot/file?fresh=true")).content)
             assert (await client.delete("/samples/p1")).status_code == 200
@@ -104,9 +103,9 @@ async def test_an_empty_directory_with_the_ledger_serves_nobody_who_was_erased(l
     lost.lose_all_but_keys()
     told: list[str] = []
     service = build(lost, told, ledger=lost.ledger)
-    assert held(service) == HELD - set(PEOPLE[4::5])
-    assert set(service.model.state.model.samples_.restricted.ids()) == set(PEOPLE[4::5])
-    assert (service.model.state.version > lost.version, service.model.state.exports) == (True, 1)
+    state, restricted = service.model.state, set(PEOPLE[4::5])
+    assert (held(service), set(state.model.samples_.restricted.ids())) == (HELD - restricted, restricted)
+    assert (state.version > lost.version, state.exports) == (True, 1)
     assert any("9 erased, 1 rectified, 0 expired" in one for one in told)
     async with served_here(service) as client:
         assert (await client.post("/samples", json=NAMELESS, headers=JSON)).json()["ids"] != ["0"], "it was erased"
@@ -121,10 +120,8 @@ async def test_an_empty_directory_with_the_ledger_serves_nobody_who_was_erased(l
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        ("no file", "cannot be read"),
-        ("cut", "ends before the ledger's end"),
-        ("no key", "hashing-[0-9a-f]+.key"),
-        ("no key, accepted", "hashing key is gone"),
+        *(("no file", "cannot be read"), ("cut", "ends before the ledger's end")),
+        *(("no key", "hashing-[0-9a-f]+.key"), ("no key, accepted", "hashing key is gone")),
     ],
 )
 def test_a_ledger_that_cannot_be_used_is_refused_before_anything_is_trained(how, expected, lost, monkeypatch):
@@ -147,8 +144,7 @@ def test_a_ledger_that_cannot_be_used_is_refused_before_anything_is_trained(how,
 
 def test_a_cut_ledger_can_be_accepted(lost):
     lost.lose_all_but_keys()
-    lines = lost.ledger.read_bytes().splitlines(keepends=True)
-    lost.ledger.write_bytes(b"".join(lines[:-1]))
+    lost.ledger.write_bytes(b"".join(lost.ledger.read_bytes().splitlines(keepends=True)[:-1]))
     service = build(lost, ledger=lost.ledger, accept_missing=("erasures",))
     assert "p1" not in held(service)
     service.lifecycle.close()
@@ -163,20 +159,18 @@ def test_keys_without_a_ledger_are_told(lost):
 
 # --- snapshots gone
 
-FILES = {
-    "snapshots": ("snapshot-*",),
-    "mark": ("snapshot-*", "journal-mark"),
-    "journal": ("snapshot-*", "journal-*"),
-    "segments": ("snapshot-*", "journal-0*"),
-    "ledger": ("snapshot-*", "ledger.sqlite*"),
-    "ledger and mark": ("snapshot-*", "ledger.sqlite*", "journal-mark"),
-}
+LOST_TOO = ("", "journal-mark", "journal-*", "journal-0*", "ledger.sqlite*", "ledger.sqlite* journal-mark")
 
 
-@pytest.mark.parametrize(("files", "with_ledger"), covering(FILES, [False, True]))
+ADDED, SAVED = ("POST", "/samples", NAMELESS), ("POST", "/snapshot", {})
+TOLD, EXPORTED = ("POST", "/model/states", {}), ("GET", "/snapshot/file", None)
+DONE = {"none": [], "addition": [ADDED], "snapshot": [ADDED, *[SAVED] * 3], "state": [TOLD], "export": [EXPORTED]}
+
+
+@pytest.mark.parametrize(("files", "with_ledger"), covering(LOST_TOO, [False, True]))
 def test_without_its_snapshots_a_directory_is_refused(files, with_ledger, lost, monkeypatch):
     monkeypatch.setattr("oubli.app.service.build.train", lambda *_, **__: pytest.fail("trained"))
-    lost.lose(*FILES[files])
+    lost.lose("snapshot-*", *files.split())
     before = {path.name for path in lost.data.iterdir()}
     for _ in range(2):
         with pytest.raises(StartError, match=r"no snapshot|was acknowledged and is missing"):
@@ -184,27 +178,15 @@ def test_without_its_snapshots_a_directory_is_refused(files, with_ledger, lost, 
     assert before <= {path.name for path in lost.data.iterdir()}
 
 
-@pytest.mark.parametrize(
-    ("change", "crashes"), covering(["none", "addition", "state", "snapshot", "export"], [False, True])
-)
-async def test_whatever_was_done_last(change, crashes, lost):
+@pytest.mark.parametrize(("change", "crashes"), covering(DONE, [False, True]))
+async def test_whatever_was_done_last(change, crashes, lost, tmp_path):
     """Only a directory in which nothing was done that a model is needed for is begun in again."""
     shutil.rmtree(lost.data)
     async with served_here(build(lost)) as client:
-        if change in ("addition", "snapshot"):
-            assert (await client.post("/samples", json=NAMELESS, headers=JSON)).status_code == 201
-        if change == "state":
-            assert (await client.post("/model/states")).status_code == 201
-        elif change == "export":
-            assert (await client.get("/snapshot/file")).status_code == 200
-        elif change == "snapshot":
-            for _ in range(3):
-                assert (await client.post("/snapshot", json={}, headers=JSON)).status_code == 201
+        for method, path, content in DONE[change]:
+            assert (await client.request(method, path, json=content)).status_code in (200, 201)
         if crashes:
-            shutil.copytree(lost.data, lost.folder / "killed")
-    if crashes:
-        shutil.rmtree(lost.data)
-        (lost.folder / "killed").rename(lost.data)
+            lost = lost.copy(tmp_path / "killed")
     lost.lose("snapshot-*")
     with nullcontext() if change == "none" else pytest.raises(StartError, match="no snapshot"):
         build(lost).lifecycle.close()
@@ -226,8 +208,7 @@ def test_the_newest_snapshot_alone_may_be_missing_or_damaged(is_cut, lost):
         newest.unlink()
     service = build(lost, told)
     assert any("fell back to snapshot-" in one for one in told) == is_cut
-    assert not held(service) & (GONE - {"p7"})
-    assert service.model.state.version == lost.version
+    assert (held(service) & GONE, service.model.state.version) == ({"p7"}, lost.version)
     service.lifecycle.close()
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.serving import ROOT, serving, spawned
+from tests.serving import output_of, serving, small_table, spawned
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the kernel")
-
-
-def run(script: str, **variables: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    return done.stdout
 
 
 FREED = """
@@ -38,17 +30,11 @@ print(any(int(a, 16) <= one < int(b, 16) for a, b in heap))
 
 @linux
 def test_large_arrays_stay_maps_of_their_own() -> None:
-    assert run(FREED.format("")) == "True\n"  # what is to be prevented
-    assert run(FREED.format("set_up_allocator()")) == "False\n"
-
-
-SMALL = '{"task": "classification", "label": {"type": "string"}, "columns": [{"name": "a", "type": "numeric"}]}'
+    for calls, in_heap in (("", "True\n"), ("set_up_allocator()", "False\n")):  # the first is to be prevented
+        assert output_of(sys.executable, "-c", FREED.format(calls)) == in_heap
 
 
 @linux
 def test_a_server_writes_no_core_file(tmp_path: Path) -> None:
-    (tmp_path / "schema.json").write_text(SMALL)
-    arguments = ("--schema", "schema.json", "--ephemeral", "--n-estimators", "2")
-    with serving(*arguments, cwd=tmp_path, start=spawned) as server:
-        limits = resource.prlimit(server.process.pid, resource.RLIMIT_CORE)
-        assert limits == (0, 0)
+    with serving(*small_table(tmp_path), "--ephemeral", cwd=tmp_path, start=spawned) as server:
+        assert resource.prlimit(server.process.pid, resource.RLIMIT_CORE) == (0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +34,23 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oubli.app.service.evidence.publisher.PERIOD", 0.05)
 
 
-def opened(folder: Path, *witnesses: LocalWitness, accept: bool = False, name: str = "oubli.example") -> Any:
+def opened(folder: Path, *witnesses: LocalWitness, accept: bool = False) -> Any:
     """A service over a data directory, begun when it is empty."""
-    directory = open_directory(folder, log_name=name)
+    directory = open_directory(folder, log_name="oubli.example")
     closed_at_the_end(directory.database)
-    start = begun(directory, forest(20))
-    sender = Sender(AddressRules(("127.0.0.0/8",)), 5.0)
-    known = [
-        Witness(*parse_witness(f"{one.key} http://127.0.0.1:{one.port}", plain_http=True), sender) for one in witnesses
-    ]
-    return compose(start, idle_resolve=False, means=Means(witnesses=known), accept_missing=accept)
+    sender, places = Sender(AddressRules(("127.0.0.0/8",)), 5.0), [f"http://127.0.0.1:{one.port}" for one in witnesses]
+    named = [f"{one.key} {place}" for one, place in zip(witnesses, places, strict=True)]
+    known = [Witness(*parse_witness(text, plain_http=True), sender) for text in named]
+    means = Means(witnesses=known)
+    return compose(begun(directory, forest(20)), idle_resolve=False, means=means, accept_missing=accept)
 
 
 async def get(client: Any, path: str) -> Any:
     return (await client.get(path)).json()
+
+
+async def proof_of(client: Any, receipt: dict[str, Any]) -> str:
+    return str((await client.get(f"/erasures/{receipt['id']}/proof")).text)
 
 
 async def policy_of(client: Any, *witnesses: LocalWitness) -> Any:
@@ -60,12 +64,10 @@ async def policy_of(client: Any, *witnesses: LocalWitness) -> Any:
 
 def log_of(folder: Path) -> Any:
     """The key of the log in a data directory, made when there is none."""
-    directory = open_directory(folder, log_name="oubli.example")
-    directory.begin(forest(20))
-    (key, *_) = directory.keys.all_signing
-    origin = directory.database.log.origin
-    directory.close()
-    return read_key(log_key(origin, key.public))
+    with closing(open_directory(folder, log_name="oubli.example")) as directory:
+        directory.begin(forest(20))
+        (key, *_) = directory.keys.all_signing
+        return read_key(log_key(directory.database.log.origin, key.public))
 
 
 async def until_cosigned(client: Any, policy: Any, size: int) -> Any:
@@ -87,7 +89,7 @@ async def erase(service: Any, *names: str, witnesses: tuple[LocalWitness, ...] =
         for name in names:
             receipt = (await client.delete(f"/samples/{name}")).json()
             checkpoint = await until_cosigned(client, policy, receipt["ledger_index"])
-            check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy)
+            check_proof(await proof_of(client, receipt), policy)
         return checkpoint
 
 
@@ -100,11 +102,9 @@ async def test_deletions_are_published_within_a_second_and_proved(tmp_path):
         answer = await get(client, f"/ledger/consistency?from={first.size}&to={later.size}")
         check_consistency(first.size, later.size, list(map(decode, answer["proof"])), first.root, later.root)
         for i, receipt in enumerate(receipts):
-            text = (await client.get(f"/erasures/{receipt['id']}/proof")).text
             secret = bytes.fromhex((await get(client, f"/erasures/{receipt['id']}/opening"))["opening"])
-            opening = opening_of(secret, "ids", f"c{i}")
-            found = check_proof(text, policy, name=f"c{i}", opening=opening, kept=receipt)
-            assert found.found == ("targets", "samples")
+            more = {"name": f"c{i}", "opening": opening_of(secret, "ids", f"c{i}"), "kept": receipt}
+            assert check_proof(await proof_of(client, receipt), policy, **more).found == ("targets", "samples")
 
 
 async def test_a_witness_cosigns_and_knows_more_after_each_change(tmp_path):
@@ -127,11 +127,9 @@ async def test_a_disk_restored_from_yesterday_is_noticed_by_a_witness(tmp_path, 
         shutil.copytree(tmp_path / "data", tmp_path / "yesterday")
         await erase(opened(tmp_path / "data", witness), "c2", "c3", witnesses=(witness,))
         last = read_checkpoint(witness.seen[log.name])
-        service = opened(tmp_path / "yesterday", witness)
-        async with served_here(service) as client:
+        async with served_here(service := opened(tmp_path / "yesterday", witness)) as client:
             assert service.model.state.halted is StopReason.LOG_ROLLED_BACK
-            problem = (await client.delete("/samples/c4")).json()
-            assert problem["type"].endswith("changes-stopped")
+            assert (await client.delete("/samples/c4")).json()["type"].endswith("changes-stopped")
             assert (await client.get("/samples/c2")).status_code == 200
             assert (await get(client, "/model"))["changes_stopped"] == "log-rolled-back"
             seen = read_checkpoint((await client.get("/log/checkpoint")).text)
@@ -143,9 +141,8 @@ async def test_a_disk_restored_from_yesterday_is_noticed_by_a_witness(tmp_path, 
         async with served_here(opened(tmp_path / "yesterday", witness)) as client:
             entries = (await get(client, "/ledger"))["entries"]
         (begun,) = [entry for entry in entries if entry["type"] == "accepted-missing-erasures"]
-        assert f"{begun['log_name']}/{begun['log_id']}" == now.origin
-        assert f"{begun['previous_log_name']}/{begun['previous_log_id']}" == last.origin
-        assert begun["snapshot_index"] == last.size
+        origins = [f"{begun[before + 'log_name']}/{begun[before + 'log_id']}" for before in ("", "previous_")]
+        assert (origins, begun["snapshot_index"]) == ([now.origin, last.origin], last.size)
 
 
 async def test_an_unknown_entry_or_receipt_has_no_proof(tmp_path):
@@ -187,16 +184,14 @@ async def test_a_directory_of_an_earlier_version_goes_on_with_a_log_over_all_its
         types = [entry["type"] for entry in entries[len(notes["ledger"]) :]]
         assert types[-3:] == ["log-begun", "trees-grown-anew", "unlearned"]
         check_since(entries[: checkpoint.size], checkpoint, policy)
-        check_proof((await client.get(f"/erasures/{receipt['id']}/proof")).text, policy, kept=receipt)
+        check_proof(await proof_of(client, receipt), policy, kept=receipt)
         # What was written before is in the log as it is, and says nothing of names.
         for old in notes["erasures"]:
-            text = (await client.get(f"/erasures/{old['id']}/proof")).text
-            assert check_proof(text, policy).receipt["id"] == old["id"]
+            assert check_proof(await proof_of(client, old), policy).receipt["id"] == old["id"]
             assert (await get(client, f"/erasures/{old['id']}/opening"))["type"].endswith("no-opening")
         # The keyed hashes in entries of that version still say who was erased lately.
         late = {"id": "sample-5", "features": notes["samples"][0]["features"], "label": "yes"}
         refused = await client.post("/samples", json={"samples": [late]}, headers=JSON)
         assert refused.json()["type"].endswith("erased-lately")
-    directory = open_directory(tmp_path / "data")
-    assert directory.database.log.origin == checkpoint.origin
-    directory.close()
+    with closing(open_directory(tmp_path / "data")) as directory:
+        assert directory.database.log.origin == checkpoint.origin

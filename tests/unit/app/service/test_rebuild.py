@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,17 +40,16 @@ def thresholds(model: Any) -> set[float]:
 def fresh_digest(model: Any) -> str:
     """That of a fit on the samples held."""
     held = [model.samples_.get(name) for name in model.samples_.ids()]
-    parameters = model.get_params()
     features, labels = [one.features for one in held], [one.label for one in held]
-    return str(DynamicTreeClassifier(**parameters).fit(features, labels, schema=model.schema_).digest())
+    return str(DynamicTreeClassifier(**model.get_params()).fit(features, labels, schema=model.schema_).digest())
 
 
 async def learn_and_unlearn(client: Any) -> dict[str, Any]:
     """Add somebody strange and delete them; return the receipt."""
     strange = {"id": "strange", "features": [STRANGE, "b", False], "label": "no"}
     others = [{"id": f"o{i}", "features": [40 + i, "b", False], "label": "yes"} for i in range(40)]
-    answer = await client.post("/samples", json={"samples": [strange, *others]}, headers=JSON)
-    assert answer.status_code == 201
+    content = {"samples": [strange, *others]}
+    assert (await client.post("/samples", json=content, headers=JSON)).status_code == 201
     receipt = (await client.delete("/samples/strange")).json()
     assert (receipt["status"], receipt["guarantee"]) == ("unlearned", "approximate")
     return dict(receipt)
@@ -61,28 +61,23 @@ async def status_of(client: Any, receipt: dict[str, Any]) -> str:
 
 async def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
     directory = tmp_path / "data"
-    service = make_service(tree(), directory, policy=LAST)
-    async with served_here(service) as client:
+    async with served_here(service := make_service(tree(), directory, policy=LAST)) as client:
         receipt = await learn_and_unlearn(client)
-        traces = thresholds(service.model.state.model) - thresholds(tree())
-        assert any(value > 1000 for value in traces)
+        traces = [one for one in thresholds(service.model.state.model) - thresholds(tree()) if one > 1000]
+        assert traces
         assert (await client.get("/model")).json()["mutations_since_scrub"] == 42
         await client.post("/snapshot")
         assert await status_of(client, receipt) == "unlearned"
         await scrub(client)
         assert await status_of(client, receipt) == "erased"
-        described = (await client.get("/model")).json()
+        described, model = (await client.get("/model")).json(), service.model.state.model
         assert (described["mutations_since_scrub"], described["guarantee"]) == (0, "approximate")
-        model = service.model.state.model
         assert max(thresholds(model)) < 1000
-        assert model.verify().ok
-        assert model.digest() == fresh_digest(model)
-        for path in directory.rglob("*"):
-            content = path.read_bytes() if path.is_file() else b""
-            for value in traces:
-                if value > 1000:
-                    assert np.float64(value).tobytes() not in content, path.name
-                    assert np.float32(value).tobytes() not in content, path.name
+        assert (model.digest(), model.verify().ok) == (fresh_digest(model), True)
+        for path in filter(Path.is_file, directory.rglob("*")):
+            content = path.read_bytes()
+            for number in (form(value) for form in (np.float64, np.float32) for value in traces):
+                assert number.tobytes() not in content, path.name
 
 
 @pytest.mark.usefixtures("_soon")
@@ -94,20 +89,18 @@ async def test_a_model_is_built_anew_on_schedule(tmp_path, monkeypatch):
     service.erasure.checkpointer._scrubbed_at = 0.0
     async with served_here(service) as client:
         others = [{"features": [40 + i, "b", False], "label": "yes"} for i in range(20)]
-        answer = await client.post("/samples", json={"samples": others}, headers=JSON)
-        assert answer.status_code == 201
+        assert (await client.post("/samples", json={"samples": others}, headers=JSON)).status_code == 201
         clock.monotonic = lambda: 50.0
         await until(lambda: service.describe()["mutations_since_scrub"] == 0)
-        assert service.model.state.model.digest() == fresh_digest(service.model.state.model)
-        version = service.model.state.version
+        state, version = service.model.state, service.model.state.version
+        assert state.model.digest() == fresh_digest(state.model)
         clock.monotonic = lambda: 99.0
         await asyncio.sleep(0.05)  # some looks more
-        assert service.model.state.version == version  # once, not again and again
+        assert state.version == version  # once, not again and again
 
 
 async def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_next_time(tmp_path, held_up):
-    service = make_service(tree(), tmp_path / "data", policy=LAST)
-    async with served_here(service) as client:
+    async with served_here(service := make_service(tree(), tmp_path / "data", policy=LAST)) as client:
         first = await learn_and_unlearn(client)
         job = (await client.post("/model/scrub")).json()
         await until(lambda: service.changes.writer._followers)
@@ -121,12 +114,10 @@ async def test_what_is_unlearned_while_the_model_is_built_anew_waits_for_the_nex
 
 
 async def test_a_restore_leaves_no_trace_of_what_was_erased_since(tmp_path):
-    service = make_service(tree(), tmp_path / "data", policy=LAST)
-    async with served_here(service) as client:
+    async with served_here(service := make_service(tree(), tmp_path / "data", policy=LAST)) as client:
         strange = [{"id": f"z{i}", "features": [STRANGE, "b", False], "label": "no"} for i in range(30)]
         await client.post("/samples", json={"samples": strange}, headers=JSON)
-        await client.post("/snapshot")
-        taken = (await client.get("/snapshot/file")).content
+        taken = (await client.get("/snapshot/file?fresh=true")).content
         await client.post("/samples/batch-delete", json={"ids": [one["id"] for one in strange]}, headers=JSON)
         answer = await client.put("/snapshot/file", content=taken)
         assert answer.json()["dropped"]["erased"] == 30
@@ -146,15 +137,14 @@ async def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch,
     async with served_here(service) as client:
         answers = await asyncio.gather(*(client.delete(f"/samples/c{i}") for i in range(20)))
         assert [answer.status_code for answer in answers] == [200] * 20
-        added = await client.post("/samples", json=samples(1), headers=JSON)
-        assert added.status_code == 201
-        assert service.model.state.model is not first
+        assert (await client.post("/samples", json=samples(1), headers=JSON)).status_code == 201
+        model = service.model.state.model
+        assert model is not first
         order = sorted(range(20), key=lambda i: answers[i].json()["model_version"])
         expected.delete([f"c{i}" for i in order])
-        content = samples(1)["samples"][0]
+        (content,) = samples(1)["samples"]
         expected.add([content["features"]], [content["label"]], ids=["n0"])
-        assert service.model.state.model.digest() == expected.digest()
-        assert service.model.state.model.verify().ok
+        assert (model.digest(), model.verify().ok) == (expected.digest(), True)
         service.model.state.halt(StopReason.DISK_FAILED)
     if durable:
         assert reopened(tmp_path / "data", policy=LAST).model.state.model.digest() == expected.digest()
@@ -162,25 +152,21 @@ async def test_building_that_takes_long_is_done_on_a_copy(tmp_path, monkeypatch,
 
 async def test_what_slides_out_of_a_window_and_is_deleted_at_the_same_time(tmp_path):
     """Each sees the other as if it had come alone, in some order; neither fails."""
-    service = make_service(tree(30, window=30), tmp_path / "data", policy=LAST)
-    async with served_here(service) as client:
+    async with served_here(service := make_service(tree(30, window=30), tmp_path / "data", policy=LAST)) as client:
         asked = []
         for i in range(15):
             asked.append(client.post("/samples", json=samples(1, f"n{i}-"), headers=JSON))
-            asked.append(client.delete(f"/samples/c{2 * i}"))
-            asked.append(client.put(f"/samples/c{2 * i + 1}", json=OTHER))
-        answers = await asyncio.gather(*asked)
-        assert {answer.status_code for answer in answers} <= {200, 201, 404}
-        assert not service.model.state.failed
-        assert service.model.state.model.verify().ok
-        service.model.state.halt(StopReason.DISK_FAILED)
-    held = service.model.state.model.samples_.ids()
-    assert reopened(tmp_path / "data", policy=LAST).model.state.model.samples_.ids() == held
+            asked += [client.delete(f"/samples/c{2 * i}"), client.put(f"/samples/c{2 * i + 1}", json=OTHER)]
+        assert {answer.status_code for answer in await asyncio.gather(*asked)} <= {200, 201, 404}
+        state = service.model.state
+        assert (state.failed, state.model.verify().ok) == (False, True)
+        state.halt(StopReason.DISK_FAILED)
+    again = reopened(tmp_path / "data", policy=LAST).model.state
+    assert again.model.samples_.ids() == state.model.samples_.ids()
 
 
 async def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tmp_path, held_up):
-    service = make_service(tree(60), tmp_path / "data", policy=LAST)
-    async with served_here(service) as client:
+    async with served_here(service := make_service(tree(60), tmp_path / "data", policy=LAST)) as client:
         job = await begin_fit(client, window=10)
         await until(lambda: service.changes.writer._followers)
         for i in (0, 55, 56):
@@ -188,31 +174,26 @@ async def test_a_smaller_window_is_fitted_while_what_it_leaves_out_is_deleted(tm
         for name in ("c1", "c57"):
             assert (await client.put(f"/samples/{name}", json=OTHER)).status_code == 200
         held_up.set()
-        job = await ended_here(client, job)
-        assert job["status"] == "succeeded", job
-        model = service.model.state.model
+        job, model = await ended_here(client, job), service.model.state.model
+        assert (job["status"], model.verify().ok) == ("succeeded", True), job
         assert model.samples_.ids() == ["c50", "c51", "c52", "c53", "c54", "c58", "c59", "c57"]
-        assert model.verify().ok
 
 
 async def test_what_is_wrong_is_named_until_a_sample_is_erased(tmp_path, caplog):
     """The result of the job names counter, tree and both numbers until an erasure; the log never has numbers."""
-    service = make_service(forest(), tmp_path / "data", policy=LAST)
-    async with served_here(service) as client:
-        sound = await ended_here(client, (await client.post("/model/verify")).json())
-        assert sound["result"]["ok"]
-        assert "wrong" not in sound["result"]
-        assert "not sound" not in caplog.text
-        nodes = service.model.state.model.engine_.trees.nodes
-        kept = int(nodes["n_samples"][3])
-        nodes["n_samples"][3] += 1
+    async with served_here(service := make_service(forest(), tmp_path / "data", policy=LAST)) as client:
+        sound = (await ended_here(client, (await client.post("/model/verify")).json()))["result"]
+        assert (sound["ok"], "wrong" in sound, "not sound" in caplog.text) == (True, False, False)
+        counts = service.model.state.model.engine_.trees.nodes["n_samples"]
+        kept = int(counts[3])
+        counts[3] += 1
         job = await ended_here(client, (await client.post("/model/verify")).json())
+        found = job["result"]
         text = f"the number of samples of nodes, tree 3: {kept + 1} kept, {kept} recounted; wrong places: 1"
-        assert not job["result"]["ok"]
-        assert job["result"]["live_digest"] == job["result"]["fresh_digest"]
-        assert text in job["result"]["wrong"]
+        assert (found["ok"], found["live_digest"]) == (False, found["fresh_digest"])
+        assert text in found["wrong"]
         assert "the model is not sound: the number of samples of nodes, tree 3\n" in caplog.text
-        nodes["n_samples"][3] -= 1
+        counts[3] -= 1
         assert (await client.delete("/samples/c0")).status_code == 200
         await scrub(client)
         assert (await client.get(f"/jobs/{job['id']}")).json()["result"]["wrong"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,18 @@ from oubli.app.service.build import open_directory
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.core.data.schema import Task
 from oubli.core.estimators import KINDS, load_foreign, load_own
-from tests.unit.app.support import CLASSES, forest, make_service, rows, samples, served
+from tests.unit.app.support import CLASSES, forest, make_service, problem_of, rows, samples, served
 from tests.unit.core.mutated import Parts, Tensor
 
 HEADERS = {"Content-Type": "application/octet-stream"}
 OTHER_NAN = 0x7FC00001
 KINDS_TRIED = [
-    ("forest", {"n_estimators": 5}),
-    ("tree", {"max_depth": 5}),
+    *(("forest", {"n_estimators": 5}), ("tree", {"max_depth": 5})),
     ("online-boosting", {"n_estimators": 4, "max_leaf_nodes": 5}),
     ("incremental-boosting", {"n_estimators": 4, "max_depth": 3}),
 ]
+SPLITS = {"forest": "forest.nodes.attribute", "tree": "tree.attribute", "online-boosting": "boosting.place"}
+SPLITS["incremental-boosting"] = "boosting.feature"
 
 
 def model_of(kind: str, parameters: dict[str, Any], n: int = 40) -> Any:
@@ -42,13 +44,6 @@ def changed(path: Path, name: str, change: Any) -> bytes:
     return parts.bytes()
 
 
-def renamed(path: Path, **fields: Any) -> bytes:
-    """A file with other things noted beside the model."""
-    parts = Parts.read(path)
-    parts.document["extra"] |= fields
-    return parts.bytes()
-
-
 def other_nans(cells: np.ndarray) -> None:
     cells.view(np.uint32)[np.isnan(cells)] = OTHER_NAN
     cells[cells == 0] = -0.0
@@ -63,11 +58,9 @@ def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(tmp_p
     """Sent in, a few deletions, a clean stop, a start: this lost all data."""
     model_of(kind, parameters).save(tmp_path / "sent")
     content = changed(tmp_path / "sent", "samples.cells", other_nans)
-    service = make_service(model_of(kind, parameters, 20), tmp_path / "data")
-    with served(service) as client:
+    with served(service := make_service(model_of(kind, parameters, 20), tmp_path / "data")) as client:
         answer = put(client, content)
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["verified"] == "grown-anew"
+        assert (answer.status_code, answer.json().get("verified")) == (200, "grown-anew"), answer.text
         assert client.post("/model/verify").status_code == 202
         for i in range(6):
             assert client.delete(f"/samples/c{i}").status_code == 200
@@ -75,47 +68,35 @@ def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(tmp_p
         service.model.state.model.check_invariants()
         assert client.post("/snapshot").status_code == 201
         digest = service.model.state.model.digest()
-    opened = open_directory(tmp_path / "data")
-    recovered = opened.snapshots.recover()
-    assert not recovered.regrown
-    assert recovered.model.digest() == digest
-    assert recovered.model.n_samples_ == 37
-    assert recovered.model.verify().ok
-    opened.close()
+    with closing(open_directory(tmp_path / "data")) as opened:
+        recovered = opened.snapshots.recover()
+    found, model = recovered.regrown, recovered.model
+    assert (found, model.digest(), model.n_samples_, model.verify().ok) == (False, digest, 37, True)
 
 
 @pytest.mark.parametrize(("kind", "parameters"), KINDS_TRIED)
 def test_a_start_that_finds_no_sound_trees_grows_them_anew(tmp_path, kind, parameters):
     model = model_of(kind, parameters)
     policy = CheckpointPolicy(snapshot_mutations=10**9, snapshot_age=1e9, erasure_deadline=1e6)
-    service = make_service(model, tmp_path / "data", policy=policy)
-    with served(service) as client:
+    with served(service := make_service(model, tmp_path / "data", policy=policy)) as client:
         assert client.post("/samples", json=samples(2)).status_code == 201
         version = service.model.state.version
     for path in (tmp_path / "data").glob("snapshot-*"):
-        prefix = {"forest": "forest.", "tree": "tree."}.get(kind, "boosting.")
-        field = {"forest": "nodes.attribute", "online-boosting": "place"}.get(kind, "feature")
-        path.write_bytes(changed(path, prefix + ("attribute" if kind == "tree" else field), _spoil))
-    opened = open_directory(tmp_path / "data")
-    recovered = opened.snapshots.recover()
-    assert recovered.regrown
-    assert any("rebuilt" in note for note in recovered.notes)
-    live = opened.recover(recovered).state
-    assert live.model.n_samples_ == 42
-    assert live.model.verify().ok
-    assert live.version == version + (model.guarantee != "exact")
-    entries = opened.database.entries(0, 1000)
-    assert [entry["type"] for entry in entries][-1] == "trees-grown-anew"
-    assert entries[-1]["model_version"] == live.version
-    opened.close()
-    # And the next one finds them.
-    again = open_directory(tmp_path / "data")
-    recovered = again.snapshots.recover()
-    assert not recovered.regrown
-    live_again = again.recover(recovered).state
-    assert live_again.version == live.version
-    assert live_again.model.digest() == live.model.digest()
-    again.close()
+        path.write_bytes(changed(path, SPLITS[kind], _spoil))
+    with closing(open_directory(tmp_path / "data")) as opened:
+        recovered = opened.snapshots.recover()
+        assert recovered.regrown
+        assert any("rebuilt" in note for note in recovered.notes)
+        live = opened.recover(recovered).state
+        expected = (42, version + (model.guarantee != "exact"), True)
+        assert (live.model.n_samples_, live.version, live.model.verify().ok) == expected
+        (*_, entry) = opened.database.entries(0, 1000)
+        assert (entry["type"], entry["model_version"]) == ("trees-grown-anew", live.version)
+    with closing(open_directory(tmp_path / "data")) as opened:  # and the next one finds them
+        recovered = opened.snapshots.recover()
+        assert not recovered.regrown
+        again = opened.recover(recovered).state
+        assert (again.version, again.model.digest()) == (live.version, live.model.digest())
 
 
 def _spoil(array: np.ndarray) -> None:
@@ -128,14 +109,11 @@ NO_TIMES = (
     *("10000-01-01T00:00:00+00:00", "2026-01-01T00:00:00", "x"),
     *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
 )
-BAD_NOTES: list[dict[str, Any]] = [
-    *({name: value} for name in NUMBERS for value in NO_NUMBERS),
-    *({"created_at": value} for value in NO_TIMES),
-    *({"lineage": value} for value in ("x" * 10_000, 7, None)),
-    {"model_version": 7},
-    {"next_id": None},
-    {"restore_notes": ["x"]},
-    {"ledger_hash": {}},
+BAD_NOTES: list[tuple[str, Any]] = [
+    *((name, value) for name in NUMBERS for value in NO_NUMBERS),
+    *(("created_at", value) for value in NO_TIMES),
+    *(("lineage", value) for value in ("x" * 10_000, 7, None)),
+    *(("model_version", 7), ("next_id", None), ("restore_notes", ["x"]), ("ledger_hash", {})),
 ]
 
 
@@ -145,8 +123,9 @@ def test_numbers_of_sent_files_are_bounded(tmp_path: Path) -> None:
     forest(10).save(tmp_path / "sent", extra)
     with served(service) as client:
         before = client.get("/model").json()
-        contents = [renamed(tmp_path / "sent", **notes) for notes in BAD_NOTES]
+        contents: list[bytes] = []
         changes: list[tuple[str, str, Any]] = [
+            *(("extra", name, value) for name, value in BAD_NOTES),
             *(("", "extra", value) for value in ([], "x", None, [1], {"a": 1}, {"": None})),
             *(("", "n_classes", 2**28), ("", "n_samples", True), ("", "n_samples", 10**30), ("", "digest", "0" * 64)),
             *(("settings", "occurrences", 0), ("settings", "n_trees", 2**15)),
@@ -162,8 +141,7 @@ def test_numbers_of_sent_files_are_bounded(tmp_path: Path) -> None:
             contents.append(parts.bytes())
         for content in contents:
             answer = put(client, content)
-            assert answer.status_code == 422, (content[:3000], answer.text)
-            assert answer.json()["type"].endswith("unreadable-file")
+            assert problem_of(answer) == (422, "unreadable-file"), (content[:3000], answer.text)
         assert client.get("/model").json() == before
         assert client.post("/samples", json=samples(1)).status_code == 201
         # As it is, it is taken, and new ids follow those that it names.

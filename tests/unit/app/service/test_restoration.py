@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from oubli.app.service.service import Service
 from tests.reach import array_bytes
 from tests.unit.app.service.killed import Kept, kills, steps_of
 from tests.unit.app.service.support import begun, ended_here
-from tests.unit.app.support import JSON, fitted, forest, rows, samples, served_here
+from tests.unit.app.support import JSON, fitted, forest, rows, samples, served_here, with_subjects
 
 pytestmark = pytest.mark.anyio
 GONE = {"c1", "c6", "c11", "c16", "c21", "c26", "c31", "c36", "c41", "c46", "c51", "c56", "c7", "c8"}
@@ -30,18 +30,8 @@ COUNTS = {"dropped_erased": 12, "dropped_rectified": 1, "dropped_expired": 1}
 KILLED_AT = [15, pytest.param(1, marks=pytest.mark.long)]
 
 
-def have_newer_ledger(backup: Kept) -> None:
-    """Have the newer ledger in the directory itself, as where each file is backed up at another time."""
-    backup.lose("ledger.sqlite*")
-    for path in backup.folder.glob("ledger.sqlite*"):
-        shutil.copy(path, backup.data)
-
-
 def boosting() -> Any:
-    model = fitted("online-boosting", n_estimators=3, random_state=0)
-    for i in range(60):
-        model.samples_.set_subject(f"c{i}", f"s{i % 5}")
-    return model
+    return with_subjects(fitted("online-boosting", n_estimators=3, random_state=0), 60)
 
 
 def service_of(opened: OpenDirectory, model: Any = None, choice: LedgerChoice | None = None) -> Service:
@@ -54,8 +44,7 @@ async def make_backup(folder: Path, model: Any) -> Kept:
         assert (await client.delete("/samples/c9")).status_code == 200
         assert (await client.post("/samples", json=samples(1, "kept"), headers=JSON)).status_code == 201
     shutil.copytree(folder / "now", folder / "data")
-    service = service_of(open_directory(folder / "now"))
-    async with served_here(service) as client:
+    async with served_here(service := service_of(open_directory(folder / "now"))) as client:
         assert (await client.get("/snapshot/file")).status_code == 200
         assert (await client.delete("/samples?subject=s1")).json()["unlearned"] == 12
         content = {"features": rows(9)[3], "label": "yes"}
@@ -65,8 +54,8 @@ async def make_backup(folder: Path, model: Any) -> Kept:
         ids = (await client.post("/samples", json=nameless, headers=JSON)).json()["ids"]
         assert (await client.delete(f"/samples/{ids[1]}")).json()["unlearned"] == 1
         await client.post("/samples", json=samples(1, "lost"), headers=JSON)
-        job = await ended_here(client, (await client.post("/model/scrub", json={}, headers=JSON)).json())
-        assert job["status"] == "succeeded"
+        scrub = (await client.post("/model/scrub", json={}, headers=JSON)).json()
+        assert (await ended_here(client, scrub))["status"] == "succeeded"
         assert (await client.delete("/samples/lost0")).status_code == 200
         await service.disk.database.flush()
         (folder / "ledger.jsonl").write_bytes((await client.get("/ledger?limit=50")).content + b"\n")
@@ -86,7 +75,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(params=[True, False], ids=["--ledger", "in the directory"])
 def ledger(request: pytest.FixtureRequest) -> bool:
-    """Whether the newer ledger is given as a file."""
+    """Whether the newer ledger is given as a file, or in the directory, as where files are backed up one by one."""
     return bool(request.param)
 
 
@@ -94,42 +83,34 @@ def ledger(request: pytest.FixtureRequest) -> bool:
 def backup(made: Kept, ledger: bool, tmp_path: Path) -> Kept:
     backup = made.copy(tmp_path / "backup")
     if not ledger:
-        have_newer_ledger(backup)
+        backup.lose("ledger.sqlite*")
+        for path in backup.folder.glob("ledger.sqlite*"):
+            shutil.copy(path, backup.data)
     return backup
 
 
 @contextmanager
 def started(backup: Kept, ledger: bool) -> Iterator[tuple[OpenDirectory, Service]]:
-    opened = open_directory(backup.data)
-    try:
-        choice = LedgerChoice(backup.ledger if ledger else None)
-        yield opened, service_of(opened, choice=choice)
-    finally:
-        opened.close()
+    with closing(open_directory(backup.data)) as opened:
+        yield opened, service_of(opened, choice=LedgerChoice(backup.ledger if ledger else None))
 
 
 def check(opened: OpenDirectory, service: Service, backup: Kept) -> None:
     """Check that what is gone is gone: from the model, from the files, and from what a restore could bring back."""
-    model = service.model.state.model
+    state, entries = service.model.state, opened.database.entries(0, 10**6)
+    models = [state.model, *map(oubli.load, backup.data.glob("snapshot-*"))]
     expected = {f"c{i}" for i in range(60) if i != 9} - GONE | {"kept0"}
-    assert set(model.samples_.ids()) == expected
-    assert model.verify().ok
-    assert service.model.state.version > backup.version
-    entries = opened.database.entries(0, 10**6)
+    assert [set(model.samples_.ids()) for model in models] == [expected] * 3
+    assert (state.model.verify().ok, state.version > backup.version) == (True, True)
     check_ledger(entries)
     (entry,) = [one for one in entries if one["type"] == "restore"]
-    assert {name: entry[name] for name in COUNTS} == COUNTS
-    assert (entry["at_start"], entry["model_version"]) == (True, service.model.state.version)
-    files = sorted(backup.data.glob("snapshot-*"))
-    assert len(files) == 2
-    for path in files:
-        assert set(oubli.load(path).samples_.ids()) == expected
+    restored = {**COUNTS, "at_start": True, "model_version": state.version}
+    assert {name: entry[name] for name in restored} == restored
     for path in backup.data.glob("journal-0*"):
         content = path.read_bytes()
         assert not any(f'"{name}"'.encode() in content for name in GONE)
-    assert opened.storage.journal.last_seq == service.model.state.seq >= opened.database.applied_seq()
-    assert service.model.state.exports == 1
-    assert not list(backup.data.glob(".*.tmp"))
+    assert opened.storage.journal.last_seq == state.seq >= opened.database.applied_seq()
+    assert (state.exports, list(backup.data.glob(".*.tmp"))) == (1, [])
 
 
 @pytest.mark.parametrize("every", KILLED_AT)

@@ -11,17 +11,17 @@ import oubli.app.service.jobs.model_jobs
 from oubli.core.unseen.folds import FOLDS, answer_fold, take_samples
 from oubli.core.unseen.scoring import out_of_bag, score_of
 from tests.unit.app.service.support import raising
-from tests.unit.app.support import NUMBERS, ended, forest, make_service, rows, served
+from tests.unit.app.support import CLASSES, NUMBERS, ended, forest, make_service, rows, served
 
 
 def fit(client: TestClient, **content: Any) -> dict[str, Any]:
     return ended(client, client.post("/model/fit", json=content).json())
 
 
-@pytest.mark.parametrize("schema", [None, NUMBERS])
+@pytest.mark.parametrize("schema", [CLASSES, NUMBERS])
 def test_a_fit_is_scored_out_of_bag_and_in_folds(schema: Any) -> None:
     def new() -> Any:
-        model = forest(200, n_estimators=9) if schema is None else forest(200, schema, n_estimators=9)
+        model = forest(200, schema, n_estimators=9)
         return type(model)(**{**model.get_params(), "occurrence": 0.5}).fit_held(model.samples_)
 
     model = new()
@@ -29,9 +29,8 @@ def test_a_fit_is_scored_out_of_bag_and_in_folds(schema: Any) -> None:
     with served(make_service(new())) as client:
         job = fit(client, parameters={"occurrence": 1.0, "n_estimators": 4})
         assert job["status"] == "succeeded", job
-        score = job["result"]["score"]
-        assert score["metric"] == ("accuracy" if schema is None else "r2")
-        assert score["before"] == before._asdict()
+        score, metric = job["result"]["score"], "accuracy" if schema is CLASSES else "r2"
+        assert (score["metric"], score["before"]) == (metric, before._asdict())
         samples = take_samples(model.samples_, 1000)
         parameters = {**model.get_params(), "occurrence": 1.0, "n_estimators": 4, "random_state": model.seed_}
         answers = [answer_fold(lambda: type(model)(**parameters), samples, number) for number in range(FOLDS)]
@@ -51,8 +50,8 @@ def test_a_fit_that_cannot_be_scored_has_succeeded_all_the_same(monkeypatch, cap
     monkeypatch.setattr(oubli.app.service.jobs.model_jobs, "answer_fold", raising(MemoryError("SEKRET")))
     with served(make_service()) as client:
         job = fit(client, parameters={"occurrence": 1.0})
-        assert (job["status"], job["result"]["score"]["after"]) == ("succeeded", None)
-        assert job["result"]["model_version"] == 2
+        result = job["result"]
+        assert (job["status"], result["score"]["after"], result["model_version"]) == ("succeeded", None, 2)
         assert client.post("/predict", json={"instances": rows(1)}).json()["model_version"] == 2
         assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
     assert "SEKRET" not in caplog.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -41,23 +41,23 @@ async def test_a_first_snapshot_that_is_damaged_is_removed_and_nothing_is_change
     async with served_here(service) as client:
         assert (await client.post("/samples", json=samples(1))).status_code == 503
     assert not list((tmp_path / "data").glob("snapshot-*"))
-    opened = open_directory(tmp_path / "data")
-    assert not opened.holds_model  # the next start trains again
-    assert opened.begin(forest()).state.version == 1
-    opened.close()
+    with closing(open_directory(tmp_path / "data")) as opened:
+        assert not opened.holds_model  # the next start trains again
+        assert opened.begin(forest()).state.version == 1
 
 
-def on_copies(service: Service, see: Callable[[Any], object]) -> None:
-    """Have something done to every copy of the live model as soon as it is made."""
+def gates_in_copies(service: Service, method: str) -> list[Gate]:
+    """Hold a method up in every copy of the live model that is made."""
     model = service.model.state.model
-    make_copy = type(model).copy
+    make_copy, gates = type(model).copy, list[Gate]()
 
     def copy() -> Any:
         made = make_copy(model)
-        see(made)
+        gates.append(Gate(made, method))
         return made
 
     model.copy = copy
+    return gates
 
 
 # --- long work
@@ -66,8 +66,7 @@ def on_copies(service: Service, see: Callable[[Any], object]) -> None:
 async def test_predictions_and_health_go_on_during_a_long_mutation(monkeypatch):
     service = make_service()
     make_changes_long(monkeypatch)
-    gates: list[Gate] = []
-    on_copies(service, lambda copy: gates.append(Gate(copy, "apply")))
+    gates = gates_in_copies(service, "apply")
     async with served_here(service) as client:
         adding = asyncio.create_task(client.post("/samples", json=samples(200)))
         (gate,) = await until(lambda: gates)
@@ -76,8 +75,8 @@ async def test_predictions_and_health_go_on_during_a_long_mutation(monkeypatch):
             assert (await client.get(path)).status_code == 200
         for n in (5, 3000):
             answer = (await client.post("/predict", json={"instances": rows(n)})).json()
-            assert answer["model_version"] == 1
-            assert answer["probabilities"] == forest().predict_proba(rows(n)).tolist()
+            expected = (1, forest().predict_proba(rows(n)).tolist())
+            assert (answer["model_version"], answer["probabilities"]) == expected
         deleting = asyncio.create_task(client.delete("/samples/c1"))
         await until(lambda: service.changes.writer._waiting)
         assert not deleting.done(), "a mutation has to wait for its turn"
@@ -88,8 +87,7 @@ async def test_predictions_and_health_go_on_during_a_long_mutation(monkeypatch):
 
 
 async def test_everything_goes_on_while_a_snapshot_is_written(service):
-    gates: list[Gate] = []
-    on_copies(service, lambda copy: gates.append(Gate(copy, "save")))
+    gates = gates_in_copies(service, "save")
     await service.changes.add(new_samples(5))
     writing = asyncio.create_task(service.erasure.checkpointer.snapshot())
     await until(lambda: gates)
@@ -99,9 +97,7 @@ async def test_everything_goes_on_while_a_snapshot_is_written(service):
     assert not writing.done()
     gates[0].opened.set()
     assert (await writing).model_version == 2
-    for gate in gates:
-        gate.opened.set()
-    on_copies(service, lambda copy: None)
+    del service.model.state.model.copy
 
 
 def leaping(service: Service) -> None:
@@ -142,42 +138,37 @@ async def test_a_confirmation_that_cannot_be_noted_changes_nothing(service, monk
 async def test_a_full_queue_refuses_additions_but_never_erasures(monkeypatch):
     service = make_service(max_queue=2)
     make_changes_long(monkeypatch)
-    gate = Gate(service.model.state.model, "copy")
-
+    gate, changes = Gate(service.model.state.model, "copy"), service.changes
     async with running(service):
-        long = asyncio.create_task(service.changes.add(new_samples(40)))
+        adding = [asyncio.create_task(changes.add(new_samples(40)))]
         await gate.reached()
-        waiting = [asyncio.create_task(service.changes.add(new_samples(1, f"w{i}"))) for i in range(2)]
-        await until(lambda: len(service.changes.writer._waiting) == 2)
-        with pytest.raises(BusyError):
-            await service.changes.add(new_samples(1, "x"))
-        with pytest.raises(BusyError):
-            await service.changes.replace(Replacement("c2", [1, "a", True], "yes"))
-        erasures = [asyncio.create_task(service.changes.delete(ids=[f"c{i}"])) for i in range(20)]
-        await until(lambda: len(service.changes.writer._waiting) == 22)
+        adding += [asyncio.create_task(changes.add(new_samples(1, f"w{i}"))) for i in range(2)]
+        await until(lambda: len(changes.writer._waiting) == 2)
+        for refused in (changes.add(new_samples(1, "x")), changes.replace(Replacement("c2", [1, "a", True], "yes"))):
+            with pytest.raises(BusyError):
+                await refused
+        erasures = [asyncio.create_task(changes.delete(ids=[f"c{i}"])) for i in range(20)]
+        await until(lambda: len(changes.writer._waiting) == 22)
         gate.opened.set()
-        assert (await long).n_new == 40
-        assert [(await each).n_new for each in waiting] == [1, 1]
+        assert [(await each).n_new for each in adding] == [40, 1, 1]
         assert [(await each).unlearned for each in erasures] == [1] * 20
 
 
 @pytest.mark.parametrize("a_slice", [0, 1])
 async def test_many_requests_at_once_end_in_the_state_of_their_answers(monkeypatch, a_slice):
     """Additions, deletions and predictions together; afterwards the model is a fresh fit on what is held."""
-    service = make_service()
-    async with served_here(service) as client:
+    async with served_here(service := make_service()) as client:
         make_changes_long(monkeypatch, a_slice=a_slice)
         calls: list[Any] = []
         for i in range(30):
-            calls.append(client.post("/samples", json=samples(1 + i % 7, f"b{i}-")))
-            calls.append(client.delete(f"/samples/c{i}"))
+            calls += [client.post("/samples", json=samples(1 + i % 7, f"b{i}-")), client.delete(f"/samples/c{i}")]
             calls.append(client.post("/predict", json={"instances": rows(3)}))
         answers = [answer.json() for answer in await asyncio.gather(*calls)]
         versions = [answer["model_version"] for answer in answers]
         assert max(versions) == 61
         assert sorted(v for v, a in zip(versions, answers, strict=True) if "predictions" not in a) == list(range(2, 62))
-    assert service.model.state.model.verify().ok
-    assert service.model.state.model.n_samples_ == 60 - 30 + sum(1 + i % 7 for i in range(30))
+    model = service.model.state.model
+    assert (model.verify().ok, model.n_samples_) == (True, 60 - 30 + sum(1 + i % 7 for i in range(30)))
 
 
 # --- failures
@@ -190,11 +181,8 @@ async def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_p
         with pytest.raises(RuntimeError):
             await service.changes.delete(ids=["c1"])
         assert service.model.state.failed
-        for refused in (
-            service.changes.add(new_samples(1)),
-            service.changes.delete(ids=["c2"]),
-            service.erasure.checkpointer.snapshot(),
-        ):
+        changes = service.changes.add(new_samples(1)), service.changes.delete(ids=["c2"])
+        for refused in (*changes, service.erasure.checkpointer.snapshot()):
             with pytest.raises(UnavailableError, match="until a restart"):
                 await refused
         assert (await service.questions.predict(rows(1))).model_version == 1
@@ -202,17 +190,12 @@ async def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_p
     assert len(list((tmp_path / "data").glob("snapshot-*"))) == 1, "what is in doubt is not written"
 
 
-async def test_nothing_is_answered_before_it_is_ready():
+async def test_nothing_is_answered_before_it_is_ready_and_a_failed_warm_up_only_makes_first_requests_slow(caplog):
     service = make_service()
     for refused in (service.changes.add(new_samples(1)), service.questions.predict(rows(1))):
         with pytest.raises(UnavailableError, match="starting"):
             await refused
-
-
-async def test_a_failed_warm_up_only_makes_the_first_requests_slow(caplog):
-    service = make_service()
     service.lifecycle._options.warm_up = lambda: 1 // 0
-
     async with running(service):
         assert len((await service.questions.predict(rows(1))).result.labels) == 1
     assert "the first requests are slow: an internal error at test_service.py" in caplog.text

@@ -19,24 +19,14 @@ from oubli.verifier import FailedError, check_absence, check_state, read_policy
 from oubli.verifier.sets import set_root
 from tests.unit.app.hosted import wait_until
 from tests.unit.app.service.support import raising
-from tests.unit.app.support import (
-    ended,
-    fitted,
-    forest,
-    make_service,
-    reopened,
-    require_conforms,
-    samples,
-    served,
-    served_here,
-)
+from tests.unit.app.support import ended, fitted, make_service, reopened, require_conforms, samples, served, served_here
 
 LATER = CheckpointPolicy(erasure_deadline=600)
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Service:
-    return make_service(forest(60), tmp_path / "data", policy=LATER)
+    return make_service(directory=tmp_path / "data", policy=LATER)
 
 
 @pytest.fixture
@@ -67,28 +57,19 @@ def erase(client: Any, name: str) -> None:
     wait_until(lambda: client.get(f"/erasures/{receipt['id']}").json()["status"] == "erased")
 
 
-def test_a_state_says_what_the_model_is_and_proves_it(client, service):
-    answer = client.post("/model/states")
-    assert answer.status_code == 201
-    require_conforms(ModelState, answer.json())
-    policy = policy_of(client)
-    state = check_state(told(client, answer.json()["index"]), policy)
-    model = service.model.state.model
+def test_a_state_says_what_the_model_is_and_proves_it_and_is_told_once_a_version(client, service):
+    first, again = client.post("/model/states"), client.post("/model/states")
+    assert (first.status_code, again.status_code, again.json()) == (201, 200, first.json())
+    require_conforms(ModelState, first.json())
+    state, model = check_state(told(client, first.json()["index"]), policy_of(client)), service.model.state.model
     assert (state.model_version, state.entry["n_samples"], state.is_exact) == (1, 60, True)
-    assert state.digest == model.digest()
+    assert (state.digest, state.schema) == (model.digest(), model.schema_.to_dict())
     assert state.parameters == {**model.parameters_of_model(), "random_state": model.seed_}
-    assert state.schema == model.schema_.to_dict()
     export, cursor = [], ""
     while cursor is not None:
         page = client.get(f"/samples?openings=true&limit=50{cursor and '&cursor=' + cursor}").json()
         export, cursor = export + page["samples"], page["next"]
     assert set_root(export, state.positions_key).hex() == state.set_root
-
-
-def test_a_version_is_told_once(client):
-    first, again = client.post("/model/states"), client.post("/model/states")
-    assert (first.status_code, again.status_code) == (201, 200)
-    assert first.json() == again.json()
     assert client.post("/snapshot").status_code == 201
     assert ended(client, client.post("/model/verify").json())["result"]["ok"]
     assert [one["index"] for one in listed(client)] == [first.json()["index"]]
@@ -102,8 +83,8 @@ def test_snapshots_checks_and_finished_erasures_tell_a_state_also_after_a_restar
     with served(service) as client:
         client.post("/samples", json=samples(1))
         digest = client.post("/snapshot").json()["digest"]
-        assert service.disk.storage.is_current(service.model.state.seq), "no other is needed for the state that it told"
-        assert service.measure().snapshot_lag == 0
+        is_current = service.disk.storage.is_current(service.model.state.seq)  # in spite of the state that it told
+        assert (is_current, service.measure().snapshot_lag) == (True, 0)
         client.post("/samples", json=samples(1, "m"))
         assert not service.disk.storage.is_current(service.model.state.seq)
         live = ended(client, client.post("/model/verify").json())["result"]["live_digest"]
@@ -114,15 +95,13 @@ def test_snapshots_checks_and_finished_erasures_tell_a_state_also_after_a_restar
         assert [told(client, one["index"])["digest"] for one in states] == opened, "an erasure forgets what was before"
         assert digest != live
     with served(reopened(tmp_path / "data")) as client:
-        found = [told(client, one["index"]) for one in states]
-        assert [one["digest"] for one in found] == opened
-        assert [one["salt"] is None for one in found] == [True, True, False]
+        found = [(one["digest"], one["salt"] is None) for one in (told(client, state["index"]) for state in states)]
+        assert found == list(zip(opened, (True, True, False), strict=True))
         assert client.post("/model/states").status_code == 200
 
 
 def test_a_restore_tells_a_state_of_the_new_version(client):
-    client.post("/snapshot")
-    older = client.get("/snapshot/file").content
+    older = client.get("/snapshot/file?fresh=true").content
     client.delete("/samples/c1")
     restored = client.put("/snapshot/file", content=older)
     assert restored.status_code == 200, restored.text
@@ -205,8 +184,8 @@ def test_a_proof_of_absence_is_over_a_root_that_the_log_tells_of(client):
     policy = policy_of(client)
     first = absence(client, "nobody")
     (entry,) = listed(client)
-    assert check_absence(json.dumps(first), policy, name="nobody").entry == entry["index"]
-    assert entry["digest_hash"] is None
+    told_of = check_absence(json.dumps(first), policy, name="nobody").entry
+    assert (told_of, entry["digest_hash"]) == (entry["index"], None)
     assert check_absence(json.dumps(absence(client, "somebody")), policy).entry == entry["index"], "it is told once"
     assert client.post("/model/states").status_code == 201, "one with a digest is told beside it"
     assert [told(client, one["index"])["digest"] is None for one in listed(client)] == [True, False]
@@ -227,13 +206,11 @@ def trees_told(client: Any, index: int) -> Any:
 def test_digests_of_trees_are_told_while_the_model_is_of_the_version(client, service):
     client.post("/samples", json=samples(1))
     first = client.post("/model/states").json()["index"]
-    model = service.model.state.model
-    found = trees_told(client, first)
-    assert found == model.tree_digests()
-    assert model.digest_of(found) == told(client, first)["digest"]
+    model, found = service.model.state.model, trees_told(client, first)
+    assert (found, model.digest_of(found)) == (model.tree_digests(), told(client, first)["digest"])
     assert client.head(f"/model/states/{first}?trees=true").status_code == 200
-    assert told(client, first)["tree_digests"] is None, "nobody has asked for them"
-    assert client.get(f"/model/states/{first}?trees=false").json()["tree_digests"] is None
+    for query in ("", "?trees=false"):
+        assert told(client, first, query)["tree_digests"] is None, "nobody has asked for them"
     client.post("/samples", json=samples(1, "m"))
     assert trees_told(client, first) is None
     assert told(client, first)["digest"] is not None

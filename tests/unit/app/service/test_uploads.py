@@ -38,8 +38,7 @@ def take(uploads: Uploads, stream: Any) -> bytes:
 
     async def work() -> bytes:
         with uploads.open() as upload:
-            length = await upload.take(stream)
-            content = upload.path.read_bytes()
+            length, content = await upload.take(stream), upload.path.read_bytes()
             assert length == len(content)
             return content
 
@@ -62,29 +61,25 @@ def test_a_file_is_whole_and_has_no_name_and_buffers_are_overwritten(tmp_path, h
     monkeypatch.setattr(module, "_empty", emptied)
     assert take(uploads, stream()) == b"".join(bytes([i]) * 3_000_000 for i in range(5))
     assert seen == [[]] * 5
-    assert len(buffers) == 3, "after each piece that is written, and at the end"
-    assert not any(buffers)
+    assert [any(buffer) for buffer in buffers] == [False] * 3, "after each piece that is written, and at the end"
     assert take(Uploads(None, holders, UploadPolicy()), pieces(b"a", b"b")) == b"ab"
 
 
 def test_the_name_is_gone_for_good_before_anything_is_written(tmp_path, holders, monkeypatch):
     """Otherwise a power loss could bring it back, with whatever had come in."""
-    steps: list[str] = []
-    flush, write = module.flush_directory, module._write_all
+    steps: list[tuple[str, list[Path]]] = []
 
-    def flushing(path: Path) -> None:
-        assert list(path.iterdir()) == []
-        steps.append("flushed")
-        flush(path)
+    def noted(name: str, work: Any) -> Any:
+        def noting(*arguments: Any) -> None:
+            steps.append((name, list(tmp_path.iterdir())))
+            work(*arguments)
 
-    def writing(*arguments: Any) -> None:
-        steps.append("written")
-        write(*arguments)
+        return noting
 
-    monkeypatch.setattr(module, "flush_directory", flushing)
-    monkeypatch.setattr(module, "_write_all", writing)
+    for name in ("flush_directory", "_write_all"):
+        monkeypatch.setattr(module, name, noted(name, getattr(module, name)))
     assert take(Uploads(tmp_path, holders, UploadPolicy()), pieces(b"a")) == b"a"
-    assert steps == ["flushed", "written"]
+    assert steps == [("flush_directory", []), ("_write_all", [])]
 
 
 def test_a_snapshot_that_is_finished_meanwhile_may_remove_the_name_first(tmp_path, holders, monkeypatch):
@@ -130,12 +125,10 @@ async def test_an_upload_that_ends_early_closes_its_file_after_the_write(tmp_pat
 
 
 def test_a_stalled_upload_is_answered(tmp_path):
-    service = make_service(directory=tmp_path / "data", uploads=UploadPolicy(pause=0.2))
-    with hosted(service) as host:
+    with hosted(make_service(directory=tmp_path / "data", uploads=UploadPolicy(pause=0.2))) as host:
         with host.connect() as client:
             client.sendall(b"PUT /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nhalf")
             answer = client.recv(4096)
-        assert answer.startswith(b"HTTP/1.1 408")
-        assert b"upload-slow" in answer
+        assert (answer[:12], b"upload-slow" in answer) == (b"HTTP/1.1 408", True)
         assert host.ask("GET", "/model")[1]["n_samples"] == 60
         assert not list((tmp_path / "data").glob(".*"))

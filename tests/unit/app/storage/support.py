@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 from oubli.app.storage.journal import Record, SqliteJournal
@@ -23,10 +23,6 @@ def batch(first: int, last: int) -> list[Record]:
     return [record(seq) for seq in range(first, last + 1)]
 
 
-def seqs(records: Iterable[Record]) -> list[int]:
-    return [one.seq for one in records]
-
-
 def journal_in(directory: Path, n: int = 0) -> SqliteJournal:
     """Open a journal, which is closed at the end of the test at the latest; a new one gets so many records."""
     directory.mkdir(exist_ok=True)
@@ -43,13 +39,10 @@ def killed(directory: Path, copy: Path) -> Path:
 
 def contents(directory: Path) -> list[Record]:
     """Return all records of a journal that no one has open."""
-    journal = journal_in(directory)
-    try:
+    with closing(journal_in(directory)) as journal:
         found = list(journal.records(journal.first_seq - 1))
         assert journal.last_seq == (found[-1].seq if found else journal.first_seq - 1)
         return found
-    finally:
-        journal.close()
 
 
 def closed(journal: SqliteJournal, directory: Path) -> list[Record]:

@@ -6,15 +6,19 @@ import pytest
 
 from oubli.app.errors import StartError, StorageError
 from oubli.app.storage.directory import DataDirectory, make_directory, storage_errors
+from tests.unit.app.storage.support import names
 
 
-def test_a_second_server_is_refused_with_an_explanation(tmp_path):
+def test_a_second_server_and_a_path_that_cannot_be_used_are_refused_with_an_explanation(tmp_path):
     first = DataDirectory(tmp_path / "data")
     with pytest.raises(StartError, match=rf"in use by another Oubli server \(process {os.getpid()}\).*--data-dir"):
         DataDirectory(tmp_path / "data")
     first.close()
     first.close()
     DataDirectory(tmp_path / "data").close()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match=r"file cannot be used \(.*\): give --data-dir"):
+        DataDirectory(tmp_path / "file")
 
 
 @pytest.mark.parametrize("killed_at", range(4))
@@ -44,31 +48,21 @@ def test_a_parent_that_cannot_be_read_is_passed_over(tmp_path, monkeypatch):
         DataDirectory(tmp_path / "other")
 
 
-def test_a_path_that_cannot_be_used_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match=r"file cannot be used \(.*\): give --data-dir"):
-        DataDirectory(tmp_path / "file")
-
-
-def test_removes_what_a_killed_server_left(tmp_path):
+def test_publishes_whole_files_and_removes_what_a_killed_server_left(tmp_path):
     (tmp_path / ".abc.tmp").write_text("")
     (tmp_path / ".upload.tmp").mkdir()
     (tmp_path / ".upload.tmp" / "upload").write_text("")
     (tmp_path / "other").write_text("")
-    DataDirectory(tmp_path).close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "other"]
-
-
-def test_publishes_whole_files(tmp_path):
     directory = DataDirectory(tmp_path)
+    assert names(tmp_path) == {"lock", "other"}
     with directory.temporary() as path:
         path.write_text("new")
         assert directory.publish(path, "file").read_text() == "new"
     with directory.temporary() as path:
         path.write_text("unfinished")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock"]
+    assert names(tmp_path) == {"file", "lock", "other"}
     directory.remove([tmp_path / "file", tmp_path / "file"])
-    assert not (tmp_path / "file").exists()
+    assert names(tmp_path) == {"lock", "other"}
     directory.close()
 
 

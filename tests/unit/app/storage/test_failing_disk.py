@@ -11,10 +11,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import pytest
@@ -35,17 +34,14 @@ ENDS = {0, 2, 3, 4, 8, 20, 29, LAST}  # where the batches of `life` end
 
 def can_trace() -> bool:
     """Whether system calls can be made to fail here."""
-    if shutil.which("strace") is None:
-        return False
     probe = ["strace", "-e", "inject=fsync:error=EIO", "true"]
-    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    return shutil.which("strace") is not None and not subprocess.run(probe, capture_output=True, check=False).returncode
 
 
 needs_trace = pytest.mark.skipif(not can_trace(), reason="strace is not there, or may not be used")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A system call in a life: its name, which of that name it is, and the file it is about, if it has it open."""
 
     call: str
@@ -53,8 +49,7 @@ class Place:
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lived:
+class Lived(NamedTuple):
     """What became of a life."""
 
     place: Place
@@ -76,8 +71,7 @@ def lived(directory: Path, log: Path, calls: str, fault: str = "") -> tuple[int,
 def places_of(tmp_path: Path, calls: str) -> list[Place]:
     """Return the system calls that a whole life makes, in their order."""
     code, said = lived(tmp_path / "whole", tmp_path / "log", calls)
-    assert code == 0
-    assert said[-1] == "end"
+    assert (code, said[-1]) == (0, "end")
     assert len(contents(tmp_path / "whole")) == LAST - 8
     n_seen: Counter[str] = Counter()
     places = []
@@ -147,26 +141,25 @@ def check_refused_once(tmp_path: Path, n: int | None, calls: str, error: str) ->
     assert n_refused > 2
 
 
-check_full_disk = partial(check_refused_once, calls=WRITES, error="ENOSPC")
-check_failing_writes = partial(check_refused_once, calls=NAMES, error="EIO")
+CHECKS = (
+    ("killed", check_kills, 10),
+    ("flushes", check_failing_flushes, 6),
+    ("no room", partial(check_refused_once, calls=WRITES, error="ENOSPC"), 5),
+    ("writes", partial(check_refused_once, calls=NAMES, error="EIO"), 6),
+)
 
 
 @needs_trace
-@pytest.mark.parametrize(
-    ("check", "n"),
-    [
-        pytest.param(check, n, id=f"{name}-{n or 'all'}", marks=() if n else pytest.mark.long)
-        for name, check, n_short in (
-            ("killed", check_kills, 10),
-            ("flushes", check_failing_flushes, 6),
-            ("no room", check_full_disk, 5),
-            ("writes", check_failing_writes, 6),
-        )
-        for n in (n_short, None)
-    ],
-)
-def test_at_system_calls(tmp_path: Path, check: Callable[[Path, int | None], None], n: int | None) -> None:
+@pytest.mark.parametrize(("check", "n"), [pytest.param(check, n, id=f"{name}-{n}") for name, check, n in CHECKS])
+def test_at_system_calls(tmp_path: Path, check: Callable[[Path, int], None], n: int) -> None:
     check(tmp_path, n)
+
+
+@needs_trace
+@pytest.mark.long
+@pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check, _ in CHECKS])
+def test_at_all_system_calls(tmp_path: Path, check: Callable[[Path, int | None], None]) -> None:
+    check(tmp_path, None)
 
 
 def error_of(code: int) -> sqlite3.OperationalError:
@@ -229,13 +222,8 @@ def test_a_failed_flush_is_for_ever(tmp_path: Path, statement: str, code: int) -
     sound = break_connection(journal, statement, code)
     refuse_for_ever(journal, batch(4, 5), reserve=True)
     journal._segment._connection = sound
-    for work in (
-        lambda: journal.append(batch(4, 4)),
-        lambda: journal.append([]),
-        lambda: journal.rotate(4),
-        lambda: journal.drop_before(1),
-        journal.probe,
-    ):
+    works: list[Any] = [lambda: journal.append(batch(4, 4)), lambda: journal.append([]), journal.probe]
+    for work in (*works, lambda: journal.rotate(4), lambda: journal.drop_before(1)):
         with pytest.raises(JournalError, match="has failed before"):
             work()
     assert (journal.last_seq, journal.n_records) == (3, 3)
@@ -314,7 +302,7 @@ def test_what_was_refused_can_be_written_later(
 
 
 def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oubli.app.storage.journal._LOG_BYTES", 1)
+    monkeypatch.setattr(journal_module, "_LOG_BYTES", 1)
     journal = journal_in(tmp_path)
     break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_FULL)
     journal.append(batch(1, 2))  # a full disk leaves the log as it is
@@ -328,12 +316,9 @@ def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatc
     assert closed(journal, tmp_path) == batch(1, 4)
 
 
-@pytest.mark.parametrize(("code", "is_full"), [(errno.EIO, False), (errno.ENOSPC, True)])
-def test_a_flush_that_fails_in_a_rotation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_full: bool
-) -> None:
-    journal = journal_in(tmp_path, 3)
-    flush = os.fsync
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_flush_that_fails_in_a_rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    journal, is_full, flush = journal_in(tmp_path, 3), code == errno.ENOSPC, os.fsync
     failures = iter([False, True])  # of the file; of the directory
 
     def flush_once_failing(descriptor: int) -> None:

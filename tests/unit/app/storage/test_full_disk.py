@@ -19,7 +19,7 @@ from oubli.app.errors import JournalFullError, NoDescriptorsError, StartError
 from oubli.app.storage import reserve as module
 from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, Record, SqliteJournal
 from oubli.app.storage.reserve import Reserve, lacks_room
-from tests.unit.app.storage.support import batch, closed, contents, journal_in, names, seqs
+from tests.unit.app.storage.support import batch, closed, contents, journal_in, names
 
 MIB = 2**20
 
@@ -42,23 +42,20 @@ def big(seq: int) -> Record:
 
 def fill(journal: SqliteJournal, *, reserve: bool = False, most: int = 10_000) -> int:
     """Append until the disk is full; return how many records it took."""
-    for n in range(most):
-        try:
+    before = journal.last_seq
+    with suppress(JournalFullError):
+        while journal.last_seq < before + most:
             journal.append([big(journal.last_seq + 1)], reserve=reserve)
-        except JournalFullError:
-            return n
-    return most
+    return journal.last_seq - before
 
 
 def use_up(path: Path) -> None:
     """Fill what is left with a file."""
     with path.open("wb", buffering=0) as file:
         for piece in (MIB // 8, 4096, 1):
-            try:
+            with suppress(OSError):
                 while file.write(bytes(piece)):
                     pass
-            except OSError:
-                continue
 
 
 def test_erasures_fit_on_a_full_disk_until_the_reserve_ends_and_segments_go_from_it(small_disk: Path) -> None:
@@ -78,7 +75,7 @@ def test_erasures_fit_on_a_full_disk_until_the_reserve_ends_and_segments_go_from
     last = journal.last_seq
     journal.close()
     journal = SqliteJournal(small_disk, MIB // 4)  # a restart on the full disk is no way to it either
-    assert seqs(journal.records(0)) == list(range(1, last + 1))
+    assert [one.seq for one in journal.records(0)] == list(range(1, last + 1))
     with pytest.raises(JournalFullError):
         journal.append(batch(last + 1, last + 1))
     assert 5 < fill(journal, reserve=True) < 1000, "the reserve has an end"
@@ -92,7 +89,7 @@ def test_erasures_fit_on_a_full_disk_until_the_reserve_ends_and_segments_go_from
     journal.append(batch(last + 1, last + 1))
     journal.rotate(last + 2)
     assert RESERVE_NAME in names(small_disk)
-    assert seqs(closed(journal, small_disk)) == list(range(31, last + 2))
+    assert [one.seq for one in closed(journal, small_disk)] == list(range(31, last + 2))
     assert not [name for name in names(small_disk) if name.startswith(".")]
 
 
@@ -104,8 +101,7 @@ def test_a_first_start_on_a_full_disk_says_what_is_missing(small_disk: Path) -> 
 
 
 def test_a_read_only_directory_says_what_to_do(small_disk: Path) -> None:
-    journal = journal_in(small_disk, 3)
-    journal.close()
+    journal_in(small_disk, 3).close()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StartError, match=r"cannot be opened \(Read-only file system\): check its permissions"):
         journal_in(small_disk)
@@ -180,12 +176,9 @@ def test_occupies_its_room_where_it_fits_until_it_is_given_up(tmp_path: Path) ->
     with (tmp_path / RESERVE_NAME).open("wb") as sparse:  # which occupies less, and is made anew
         os.truncate(sparse.fileno(), SIZE)
     reserve = Reserve(tmp_path, SIZE)
-    assert not reserve.give_up()
-    assert reserve.ensure()
-    assert reserve.ensure()
+    assert (reserve.give_up(), reserve.ensure(), reserve.ensure()) == (False, True, True)
     status = (tmp_path / RESERVE_NAME).stat()
-    assert status.st_size == SIZE
-    assert status.st_blocks * 512 >= SIZE
+    assert status.st_blocks * 512 >= status.st_size == SIZE
     assert names(tmp_path) == {RESERVE_NAME}
     assert Reserve(tmp_path, SIZE).give_up()
     assert names(tmp_path) == set()
@@ -195,18 +188,10 @@ def failing(code: int) -> Mock:
     return Mock(side_effect=OSError(code, os.strerror(code)))
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "code"),
-    [
-        (module.os, "write", errno.ENOSPC),
-        (module.os, "write", errno.EDQUOT),
-        (module, "_allocate", errno.ENOSPC),  # there is no room for a name
-    ],
-)
-def test_a_disk_that_fills_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, code: int
-) -> None:
-    monkeypatch.setattr(owner, name, failing(code))
+@pytest.mark.parametrize("call", [(module.os, "write"), (module, "_allocate")])  # of which one has no room for a name
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_fills_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Any, code: int) -> None:
+    monkeypatch.setattr(call[0], call[1], failing(code))
     assert not Reserve(tmp_path, SIZE).ensure()
     assert lacks_room(tmp_path, 10)
     assert names(tmp_path) == set()

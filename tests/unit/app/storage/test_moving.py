@@ -20,14 +20,12 @@ def journal(postgres: Server, tmp_path: Path) -> Journal:
     from oubli.app.storage.postgres.journal import SoleJournal
 
     url = postgres.url(postgres.new_schema())
-    journal = SoleJournal(url, SegmentKeys(tmp_path / "keys"), name="a")
-    return closed_at_the_end(journal)
+    return closed_at_the_end(SoleJournal(url, SegmentKeys(tmp_path / "keys"), name="a"))
 
 
 def written(directory: Path, first: int, last: int) -> None:
     """Leave a journal in files that begins with a number."""
-    old = journal_in(directory)
-    old.append(batch(1, first - 1))
+    old = journal_in(directory, first - 1)
     old.rotate(first)
     old.append(batch(first, last - 5))
     old.rotate(last - 4)

@@ -21,43 +21,34 @@ def test_keys_are_kept_until_they_are_destroyed(tmp_path: Path) -> None:
     assert keys.get("0" * 16) is None
     keys.destroy([one.id, third.id, "0" * 16])
     assert keys.ids() == [other.id]
-    assert keys.get(one.id) is None
-    assert keys.get(other.id) == other
-
-
-def test_a_key_that_is_not_here_is_fetched_once_and_kept(tmp_path: Path) -> None:
-    keys, key = SegmentKeys(tmp_path / "segments"), SegmentKey("0123456789abcdef", bytes(range(32)))
-    assert keys.fetched(key.id, lambda _: None) is None
-    assert keys.fetched(key.id, lambda _: key.secret) == key
-    assert keys.fetched(key.id, lambda _: None) == keys.get(key.id) == key
+    assert (keys.get(one.id), keys.get(other.id)) == (None, other)
+    # One that is not here is fetched once and kept.
+    assert keys.fetched(third.id, lambda _: None) is None
+    assert keys.fetched(third.id, lambda _: third.secret) == third
+    assert keys.fetched(third.id, lambda _: None) == keys.get(third.id) == third
 
 
 def test_a_destroyed_key_is_overwritten_before_its_name_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = SegmentKeys(tmp_path / "segments")
+    """Also one that a kill has left."""
+    left = tmp_path / ".abc.tmp"
+    left.write_bytes(b"half a key")
+    with left.open("rb") as file:
+        keys = SegmentKeys(tmp_path)
+        assert file.read() == bytes(10)
     key = keys.new()
-    (path,) = (tmp_path / "segments").iterdir()
+    (path,) = tmp_path.iterdir()
     flushed: list[Path] = []
     monkeypatch.setattr("oubli.app.storage.segment_keys.flush_directory", flushed.append)
     with path.open("rb") as file:
         assert file.read() == key.secret.hex().encode()
         keys.destroy([key.id])
-        assert flushed == [tmp_path / "segments"]
+        assert flushed == [tmp_path]
         file.seek(0)
         assert file.read() == bytes(64)
-    assert not path.exists()
+    assert not [*tmp_path.iterdir()]
 
 
-def test_what_a_kill_left_is_overwritten(tmp_path: Path) -> None:
-    SegmentKeys(tmp_path / "segments")
-    left = tmp_path / "segments" / ".abc.tmp"
-    left.write_bytes(b"half a key")
-    with left.open("rb") as file:
-        SegmentKeys(tmp_path / "segments")
-        assert file.read() == bytes(10)
-    assert not left.exists()
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_nothing_else_is_an_id(tmp_path: Path) -> None:
     keys = SegmentKeys(tmp_path / "segments")
     key = keys.new()
     (path,) = (tmp_path / "segments").iterdir()
@@ -66,9 +57,6 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         with pytest.raises(StartError, match=rf"{key.id}\.key is damaged"):
             keys.get(key.id)
 
-
-def test_nothing_else_is_an_id(tmp_path: Path) -> None:
-    keys = SegmentKeys(tmp_path / "segments")
     for name in ("../../secret", "", "0" * 15, "A" * 16):
         with pytest.raises(ValueError, match="16 hexadecimal digits"):
             keys.get(name)

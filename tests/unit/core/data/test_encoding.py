@@ -70,8 +70,7 @@ def test_float_arrays_of_every_layout(dtype, layout):
     X = LAYOUTS[layout](VALUES.astype(dtype))
     for cells in ("float32", "float64"):
         encoded = numeric(dtype=cells).encode(X)
-        assert encoded.cells.dtype == cells
-        assert encoded.texts == {}
+        assert (encoded.cells.dtype, encoded.texts) == (cells, {})
         assert_cells(encoded, VALUES)
 
 
@@ -171,14 +170,11 @@ def test_a_number_beyond_float32_is_rounded_in_its_column_alone():
 # Lists --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("X", "row"),
-    [
-        ([[1, 2]], None), ([[1, 2]] * 3, None), (np.ones((2, 2)), None), (np.ones((2, 2), object), None),
-        (pd.DataFrame([[1, 2]]), None), ([[]], None), (np.zeros((3, 0)), None),
-        ([[1, 2, 3], [1, 2, 3, 4], [1, 2, 3]], 1), ([[1, 2, 3], [1, 2, 3], [1, 2, 3, 4]], 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("X", "row"), [
+    ([[1, 2]], None), ([[1, 2]] * 3, None), (np.ones((2, 2)), None), (np.ones((2, 2), object), None),
+    (pd.DataFrame([[1, 2]]), None), ([[]], None), (np.zeros((3, 0)), None), ([[1, 2, 3], [1, 2, 3, 4], [1, 2, 3]], 1),
+    ([[1, 2, 3], [1, 2, 3], [1, 2, 3, 4]], 2),
+])  # fmt: skip
 def test_another_number_of_features_is_refused(X, row):
     with pytest.raises(FeatureCountError) as info:
         numeric().encode(X)
@@ -275,16 +271,13 @@ CATEGORICAL = Column("a", "categorical")
 WIDE = 2**60 + 1  # no float holds it
 
 
-@pytest.mark.parametrize(
-    "X",
-    [
-        [[WIDE], [None]], np.array([[WIDE], [None]], object), np.ma.array([[WIDE], [3]], mask=[[False], [True]]),
-        pd.DataFrame({"a": pd.Series([WIDE, None], dtype=object)}),
-        pd.DataFrame({"a": pd.array([WIDE, None], dtype="Int64")}),
-        pd.DataFrame({"a": pd.array([WIDE, None], dtype="int64[pyarrow]")}),
-        pd.DataFrame({"a": pd.Categorical([WIDE, None])}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("X", [
+    [[WIDE], [None]], np.array([[WIDE], [None]], object), np.ma.array([[WIDE], [3]], mask=[[False], [True]]),
+    pd.DataFrame({"a": pd.Series([WIDE, None], dtype=object)}),
+    pd.DataFrame({"a": pd.array([WIDE, None], dtype="Int64")}),
+    pd.DataFrame({"a": pd.array([WIDE, None], dtype="int64[pyarrow]")}),
+    pd.DataFrame({"a": pd.Categorical([WIDE, None])}),
+])  # fmt: skip
 def test_an_integer_beside_a_missing_value_stays_what_it_is(X, caplog):
     assert Encoder(schema("categorical")).encode(X).texts == {0: [str(WIDE), None]}
     if isinstance(X, pd.DataFrame) and isinstance(X["a"].dtype, pd.CategoricalDtype):
@@ -295,19 +288,15 @@ def test_an_integer_beside_a_missing_value_stays_what_it_is(X, caplog):
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (["a", None, "a"], ["a", None, "a"]), ([1, 2, 1], ["1", "2", "1"]),
-        ([1, "1", 1.0, True, None, 1.5], ["1", "1", "1", "true", None, "1.5"]),
-        ([1.0, 1, True], ["1", "1", "true"]), ([True, 1, 1.0], ["true", "1", "1"]),
-        ([0.0, -0.0, False], ["0", "0", "false"]),
-        (["a", NAN, pd.NA], ["a", None, None]), ([NAN, float("nan")], [None, None]),
-        (np.array([3, 1, 3]), ["3", "1", "3"]), (np.array([1.0, NAN, 2.5]), ["1", None, "2.5"]),
-        (np.array([0.1, NAN], np.float32), ["0.1", None]), (np.array([0.1, 2.0], np.float16), ["0.1", "2"]),
-        (np.array([True, False]), ["true", "false"]), (np.array([2**64 - 1], np.uint64), ["18446744073709551615"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "expected"), [
+    (["a", None, "a"], ["a", None, "a"]), ([1, 2, 1], ["1", "2", "1"]),
+    ([1, "1", 1.0, True, None, 1.5], ["1", "1", "1", "true", None, "1.5"]), ([1.0, 1, True], ["1", "1", "true"]),
+    ([True, 1, 1.0], ["true", "1", "1"]), ([0.0, -0.0, False], ["0", "0", "false"]),
+    (["a", NAN, pd.NA], ["a", None, None]), ([NAN, float("nan")], [None, None]), (np.array([3, 1, 3]), ["3", "1", "3"]),
+    (np.array([1.0, NAN, 2.5]), ["1", None, "2.5"]), (np.array([0.1, NAN], np.float32), ["0.1", None]),
+    (np.array([0.1, 2.0], np.float16), ["0.1", "2"]), (np.array([True, False]), ["true", "false"]),
+    (np.array([2**64 - 1], np.uint64), ["18446744073709551615"]),
+])  # fmt: skip
 def test_categories(values, expected):
     assert encode_categories(RawColumn(values), CATEGORICAL) == expected
     if isinstance(values, np.ndarray):
@@ -317,11 +306,9 @@ def test_categories(values, expected):
 def test_missing_values_of_a_masked_array():
     missing, wide, truth = np.array([False, True]), Column("a", "numeric", "float64"), Column("a", "boolean")
     for encode, column, values, expected in (
-        (encode_numbers, wide, [3, 2**60 + 1], [3, NAN]),
-        (encode_numbers, wide, [0.5, math.inf], [0.5, NAN]),
-        (encode_booleans, truth, [1, 7], [1, NAN]),
-        (encode_categories, CATEGORICAL, [3, 0], ["3", None]),
-    ):
+        (encode_numbers, wide, [3, 2**60 + 1], [3, NAN]), (encode_numbers, wide, [0.5, math.inf], [0.5, NAN]),
+        (encode_booleans, truth, [1, 7], [1, NAN]), (encode_categories, CATEGORICAL, [3, 0], ["3", None]),
+    ):  # fmt: skip
         np.testing.assert_array_equal(encode(RawColumn(np.array(values), missing), column), expected)
     assert encode_categories(RawColumn(np.array([0, 1]), missing & False), CATEGORICAL) == ["0", "1"]
 
@@ -333,16 +320,12 @@ def frame():
     return pd.DataFrame({"age": [39, 40], "member": [True, False], "job": ["clerk", None], "id": [0.1, NAN]})
 
 
-@pytest.mark.parametrize(
-    "types",
-    [
-        {},
-        {"age": "Int64", "member": "boolean", "job": "category", "id": "Float64"},
-        {"age": "int64[pyarrow]", "member": "bool[pyarrow]", "job": "string[pyarrow]", "id": "double[pyarrow]"},
-        {"age": "float64", "member": "float32", "job": "string", "id": "object"},
-        {"age": "uint8", "member": "int8", "job": "object", "id": "Sparse[float64]"},
-    ],
-)
+@pytest.mark.parametrize("types", [
+    {}, {"age": "Int64", "member": "boolean", "job": "category", "id": "Float64"},
+    {"age": "int64[pyarrow]", "member": "bool[pyarrow]", "job": "string[pyarrow]", "id": "double[pyarrow]"},
+    {"age": "float64", "member": "float32", "job": "string", "id": "object"},
+    {"age": "uint8", "member": "int8", "job": "object", "id": "Sparse[float64]"},
+])  # fmt: skip
 def test_frames_of_every_dtype_are_matched_by_name(types):
     encoded = MIXED.encode(frame().astype(types)[["job", "id", "member", "age"]])
     assert_cells(encoded, [[39, 1, NAN, 0.1], [40, 0, NAN, NAN]])
@@ -382,11 +365,9 @@ def test_columns_too_many_or_too_few_are_as_the_schema_says(form):
     np.testing.assert_array_equal(lacking.cells[:, [1, 3]], exact.cells[:, [1, 3]])
     extra, few = table(other=[1, 2]), table(without=["age"])
     for rules, refused, accepted in (
-        ({}, extra, table()),
-        ({}, few, table()),
-        ({"extra_columns": "ignore"}, few, extra),
+        ({}, extra, table()), ({}, few, table()), ({"extra_columns": "ignore"}, few, extra),
         ({"missing_columns": "missing"}, extra, few),
-    ):
+    ):  # fmt: skip
         encoder = Encoder(replace(MIXED.schema, **rules))
         encoder.encode(accepted)
         with pytest.raises(InputError, match="the columns must be those of the schema") as info:
@@ -419,14 +400,11 @@ CLEAN = np.ones((2, 3), np.float32)
 WIDE_CLEAN = CLEAN.astype(np.float64)
 
 
-@pytest.mark.parametrize(
-    "X",
-    [
-        WIDE_CLEAN, CLEAN.astype(">f4"), np.asfortranarray(CLEAN), CLEAN[:, ::-1], CLEAN[0], CLEAN[:0],
-        CLEAN[:, :2], CLEAN.view(Subclass), CLEAN.tolist(), pd.DataFrame(CLEAN), np.ma.array(CLEAN),
-        np.array([[1, 2, math.inf]], np.float32), np.array([[1, 2, -0.0]], np.float32), read_only(CLEAN.copy()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("X", [
+    WIDE_CLEAN, CLEAN.astype(">f4"), np.asfortranarray(CLEAN), CLEAN[:, ::-1], CLEAN[0], CLEAN[:0], CLEAN[:, :2],
+    CLEAN.view(Subclass), CLEAN.tolist(), pd.DataFrame(CLEAN), np.ma.array(CLEAN),
+    np.array([[1, 2, math.inf]], np.float32), np.array([[1, 2, -0.0]], np.float32), read_only(CLEAN.copy()),
+])  # fmt: skip
 def test_only_a_clean_matrix_of_the_dtype_of_all_columns_is_used_as_it_is(X):
     assert numeric().encode_plain(X) is None
     assert Encoder(schema("float32", "boolean", "float32")).encode_plain(CLEAN) is None

@@ -29,18 +29,15 @@ def test_an_array_has_one_type_of_columns(dtype):
     assert not schema.named
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([0.1, 0.2], NUMERIC), ([2**24, 2**24 + 2], NUMERIC), ([2**24, 2**24 + 1], WIDE), ([-(2**24) - 1], WIDE),
-        ([2**63], NUMERIC), ([1e39], WIDE), ([-1e39, 0.5], WIDE), ([3.4e38], NUMERIC),
-        ([math.inf, math.nan, 1.0], NUMERIC), ([16777217.0, math.nan], WIDE), ([16777217.0, 0.5], WIDE),
-        ([16777217.5, 0.5], NUMERIC), ([16777217.25, 16777217.5], WIDE),
-        ([1.7e9 + i + 0.25 for i in range(300)], WIDE), ([i / 10 for i in range(3000)], NUMERIC),
-        ([1e-50, 3e-50], WIDE), ([1e-50, 1.0], WIDE), ([1e-40, 1.0], NUMERIC), ([1e300, 1e301], WIDE),
-        ([2.0**60 + 2**20, 1.0], NUMERIC), ([2.0**60 + 2**20, 2.0**60], WIDE), ([math.nan], NUMERIC),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "expected"), [
+    ([0.1, 0.2], NUMERIC), ([2**24, 2**24 + 2], NUMERIC), ([2**24, 2**24 + 1], WIDE), ([-(2**24) - 1], WIDE),
+    ([2**63], NUMERIC), ([1e39], WIDE), ([-1e39, 0.5], WIDE), ([3.4e38], NUMERIC), ([math.inf, math.nan, 1.0], NUMERIC),
+    ([16777217.0, math.nan], WIDE), ([16777217.0, 0.5], WIDE), ([16777217.5, 0.5], NUMERIC),
+    ([16777217.25, 16777217.5], WIDE), ([1.7e9 + i + 0.25 for i in range(300)], WIDE),
+    ([i / 10 for i in range(3000)], NUMERIC), ([1e-50, 3e-50], WIDE), ([1e-50, 1.0], WIDE), ([1e-40, 1.0], NUMERIC),
+    ([1e300, 1e301], WIDE), ([2.0**60 + 2**20, 1.0], NUMERIC), ([2.0**60 + 2**20, 2.0**60], WIDE),
+    ([math.nan], NUMERIC),
+])  # fmt: skip
 @pytest.mark.parametrize("shape", [np.array, list, lambda values: np.array(values, object)])
 def test_the_width_of_numbers(values, expected, shape):
     X = shape(values)
@@ -48,16 +45,13 @@ def test_the_width_of_numbers(values, expected, shape):
     assert types(infer(X)) == [expected]
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([1, 2.5, None], NUMERIC), ([None, None], NUMERIC), ([Decimal("1.5"), 2], NUMERIC), ([1, math.inf], NUMERIC),
-        ([np.int8(1), np.float32(2)], NUMERIC), ([Decimal("0.1"), Decimal("0.2")], NUMERIC),
-        ([True, False], BOOLEAN), ([True, None, np.False_], BOOLEAN), ([True, 1], CATEGORICAL),
-        (["a", "b"], CATEGORICAL), (["1", "2"], CATEGORICAL), (["a", 1, True, None, 2.5], CATEGORICAL),
-        ([2**60 + 2**30, None], WIDE), ([Decimal(2**24 + 1), None], WIDE), ([2**128, 0.5], WIDE),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "expected"), [
+    ([1, 2.5, None], NUMERIC), ([None, None], NUMERIC), ([Decimal("1.5"), 2], NUMERIC), ([1, math.inf], NUMERIC),
+    ([np.int8(1), np.float32(2)], NUMERIC), ([Decimal("0.1"), Decimal("0.2")], NUMERIC), ([True, False], BOOLEAN),
+    ([True, None, np.False_], BOOLEAN), ([True, 1], CATEGORICAL), (["a", "b"], CATEGORICAL), (["1", "2"], CATEGORICAL),
+    (["a", 1, True, None, 2.5], CATEGORICAL), ([2**60 + 2**30, None], WIDE), ([Decimal(2**24 + 1), None], WIDE),
+    ([2**128, 0.5], WIDE),
+])  # fmt: skip
 def test_columns_of_objects(values, expected):
     rows = [[0.5, v] for v in values]
     assert types(infer(rows)) == [NUMERIC, expected]
@@ -109,26 +103,20 @@ def test_an_integer_that_float64_cannot_hold_is_refused_unless_the_dtype_is_decl
     assert types(infer(X, dtype="float64")) == [WIDE]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [
-        (None, [NUMERIC, WIDE]), ("float32", [NUMERIC, NUMERIC]), (np.float64, [WIDE, WIDE]),
-        ({"b": "float32"}, [NUMERIC, NUMERIC]), ({0: np.dtype("f8"), "b": "f4"}, [WIDE, NUMERIC]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("dtype", "expected"), [
+    (None, [NUMERIC, WIDE]), ("float32", [NUMERIC, NUMERIC]), (np.float64, [WIDE, WIDE]),
+    ({"b": "float32"}, [NUMERIC, NUMERIC]), ({0: np.dtype("f8"), "b": "f4"}, [WIDE, NUMERIC]),
+])  # fmt: skip
 def test_a_dtype_is_declared_for_all_columns_or_by_name_or_position(dtype, expected):
     frame = pd.DataFrame({"a": [1, 2], "b": [2**24, 2**24 + 1], "c": ["x", "y"]})
     assert types(infer(frame, dtype=dtype)) == [*expected, CATEGORICAL]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "text"),
-    [
-        ("int", "float32"), ("float16", "float32"), (7, "float32"), ({"a": "wide"}, "float32"),
-        ({"d": "float32"}, "does not have"), ({3: "float32"}, "from 0 to 2"), ({1.0: "float32"}, "names or"),
-        ({"c": "float32"}, "only a column of numbers"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("dtype", "text"), [
+    ("int", "float32"), ("float16", "float32"), (7, "float32"), ({"a": "wide"}, "float32"),
+    ({"d": "float32"}, "does not have"), ({3: "float32"}, "from 0 to 2"), ({1.0: "float32"}, "names or"),
+    ({"c": "float32"}, "only a column of numbers"),
+])  # fmt: skip
 def test_a_dtype_that_is_wrong(dtype, text):
     frame = pd.DataFrame({"a": [1, 2], "b": [1, 2], "c": ["x", "y"]})
     with pytest.raises(InputError, match=text):
@@ -150,13 +138,10 @@ def test_the_log_says_which_columns_are_float64(caplog):
 FRAME = pd.DataFrame({"a": [1.0], "b": [2.0], "c": [3.0]})
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        (None, ""), ([], ""), ([0, 2], "ac"), (["b"], "b"), (("c", 0), "ac"), (np.array([1]), "b"), ({"a"}, "a"),
-        ([True, False, True], "ac"), (np.array([False, True, False]), "b"), (pd.Series(["a"]), "a"), ([1, 1], "b"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("spec", "expected"), [
+    (None, ""), ([], ""), ([0, 2], "ac"), (["b"], "b"), (("c", 0), "ac"), (np.array([1]), "b"), ({"a"}, "a"),
+    ([True, False, True], "ac"), (np.array([False, True, False]), "b"), (pd.Series(["a"]), "a"), ([1, 1], "b"),
+])  # fmt: skip
 def test_declared_categories(spec, expected):
     schema = infer(FRAME, categorical_features=spec)
     assert "".join(c.name for c in schema.columns if c.type is CATEGORICAL) == expected
@@ -167,34 +152,25 @@ def test_declared_categories_of_an_array_are_named_by_position_and_hold_any_numb
     assert types(infer([[2**70 + 1]], categorical_features=[0])) == [CATEGORICAL]
 
 
-@pytest.mark.parametrize(
-    ("spec", "text"),
-    [
-        ([3], "from 0 to 2"), ([-1], "from 0 to 2"), (["d"], "does not have"), ([True, False], "3 entries"),
-        ([1.0], "names or positions"), ([True, 1], "names or positions"), ("a", "must be a list"),
-        ([None], "names or"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("spec", "text"), [
+    ([3], "from 0 to 2"), ([-1], "from 0 to 2"), (["d"], "does not have"), ([True, False], "3 entries"),
+    ([1.0], "names or positions"), ([True, 1], "names or positions"), ("a", "must be a list"), ([None], "names or"),
+])  # fmt: skip
 def test_declared_categories_that_are_refused(spec, text):
     with pytest.raises(InputError, match=text):
         infer(FRAME, categorical_features=spec)
 
 
-@pytest.mark.parametrize(
-    ("y", "expected"),
-    [
-        ([0, 1], "integer"), (np.array([0, 1], np.uint8), "integer"), ([np.int64(1), 2], "integer"),
-        ([2**70, 1], "integer"),
-        ([0.0, 1.0], "number"), (np.array([0.0, 1.0]), "number"), ([0, 1.0], "number"),
-        (np.array([0, 1], object), "integer"),
-        ([True, False], "boolean"), (np.array([True]).repeat(2), "boolean"),
-        (["a", "b"], "string"), (np.array(["a", "b"]), "string"), (pd.Series(["a", "b"]), "string"),
-        (pd.Series(["a", "b"], dtype="category"), "string"), (pd.Series([1, 2], dtype="category"), "integer"),
-        (pd.Series([1, 2], dtype="Int64"), "integer"), (pd.Series([True, False], dtype="boolean"), "boolean"),
-        (["a", 1], "scalar"), ([True, 1], "scalar"), (["a", 2.5], "scalar"), ([None, "a"], "string"),
-        ([None, 1], "integer"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("y", "expected"), [
+    ([0, 1], "integer"), (np.array([0, 1], np.uint8), "integer"), ([np.int64(1), 2], "integer"),
+    ([2**70, 1], "integer"), ([0.0, 1.0], "number"), (np.array([0.0, 1.0]), "number"), ([0, 1.0], "number"),
+    (np.array([0, 1], object), "integer"), ([True, False], "boolean"), (np.array([True]).repeat(2), "boolean"),
+    (["a", "b"], "string"), (np.array(["a", "b"]), "string"), (pd.Series(["a", "b"]), "string"),
+    (pd.Series(["a", "b"], dtype="category"), "string"), (pd.Series([1, 2], dtype="category"), "integer"),
+    (pd.Series([1, 2], dtype="Int64"), "integer"), (pd.Series([True, False], dtype="boolean"), "boolean"),
+    (["a", 1], "scalar"), ([True, 1], "scalar"), (["a", 2.5], "scalar"), ([None, "a"], "string"),
+    ([None, 1], "integer"),
+])  # fmt: skip
 def test_types_of_classes(y, expected):
     assert infer(np.zeros((2, 1)), y).label_type == expected
 

@@ -39,14 +39,10 @@ LIBRARIES: dict[str, Callable[[pd.DataFrame], Any]] = {
 
 
 def mixed() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "size": np.linspace(-1, 1, 20),
-            "colour": ["red", "blue", None, "red", "blue"] * 4,
-            "count": pd.array([1, None, 3, 2**24 + 1, 5] * 4, dtype="Int64"),
-            "large": [0.0, 100.0] * 10,
-        }
-    )
+    return pd.DataFrame({
+        "size": np.linspace(-1, 1, 20), "colour": ["red", "blue", None, "red", "blue"] * 4,
+        "count": pd.array([1, None, 3, 2**24 + 1, 5] * 4, dtype="Int64"), "large": [0.0, 100.0] * 10,
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -55,8 +51,7 @@ def test_columns_are_matched_by_name_in_every_library(library: str) -> None:
     y = np.where(X["size"] > 0, "big", "small")
     expected = DynamicForestClassifier(3, random_state=0).fit(X, y)
     model = DynamicForestClassifier(3, random_state=0).fit(make(X), y)
-    assert model.schema_ == expected.schema_
-    assert model.feature_names_in_.tolist() == list(X.columns)
+    assert (model.schema_, model.feature_names_in_.tolist()) == (expected.schema_, list(X.columns))
     assert model.digest() == expected.digest()
     turned = X[["large", "count", "colour", "size"]]
     assert np.array_equal(model.predict_proba(make(turned)), expected.predict_proba(X))
@@ -113,36 +108,29 @@ def test_a_numpy_matrix_is_an_array() -> None:
 DATE, MOMENT = datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 
 
-@pytest.mark.parametrize(
-    ("column", "rule"),
-    [
-        (pa.array([DATE, None]), "holds dates or times"), (pa.array([MOMENT, None]), "holds dates or times"),
-        (pa.array([b"a", None]), "must be text, a number"), (pa.array([[1], None]), "must be text, a number"),
-        (pa.array([2**60 + 1, None]), "is an integer that float64 cannot hold"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("column", "rule"), [
+    (pa.array([DATE, None]), "holds dates or times"), (pa.array([MOMENT, None]), "holds dates or times"),
+    (pa.array([b"a", None]), "must be text, a number"), (pa.array([[1], None]), "must be text, a number"),
+    (pa.array([2**60 + 1, None]), "is an integer that float64 cannot hold"),
+])  # fmt: skip
 def test_what_no_column_can_hold_is_refused_in_arrow_too(column: pa.Array, rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         DynamicForestClassifier(1).fit(pa.table({"a": column}), ["x", "y"])
 
 
-@pytest.mark.parametrize(
-    ("column", "kind", "values"),
-    [
-        (pa.array([None, None]), "numeric", [None, None]), (pa.array([1, None]), "numeric", [1, None]),
-        (pa.array([None, None], pa.string()), "categorical", [None, None]),
-        (pa.array([None, None], pa.large_string()), "categorical", [None, None]),
-        (pa.array([True, None]), "boolean", [True, None]), (pa.array([1, 2], pa.uint8()), "numeric", [1, 2]),
-        (pa.DictionaryArray.from_arrays([0, None], ["p"]), "categorical", ["p", None]),
-        (pa.DictionaryArray.from_arrays([0, None], [5]), "categorical", ["5", None]),
-        (pl.Series([2**60 + 1, None, 2**60]), None, [str(2**60 + 1), None, str(2**60)]),
-        (pl.Series([0.1, None], dtype=pl.Float32), None, ["0.1", None]),
-        (pl.Series([None, None], dtype=pl.String), "categorical", [None, None]),
-        (pl.Series(["a", None], dtype=pl.Categorical), "categorical", ["a", None]),
-        (pl.Series([2**24 + 1, None]), "numeric", [2**24 + 1, None]),
-        (pl.Series([True, None]), "boolean", [True, None]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("column", "kind", "values"), [
+    (pa.array([None, None]), "numeric", [None, None]), (pa.array([1, None]), "numeric", [1, None]),
+    (pa.array([None, None], pa.string()), "categorical", [None, None]),
+    (pa.array([None, None], pa.large_string()), "categorical", [None, None]),
+    (pa.array([True, None]), "boolean", [True, None]), (pa.array([1, 2], pa.uint8()), "numeric", [1, 2]),
+    (pa.DictionaryArray.from_arrays([0, None], ["p"]), "categorical", ["p", None]),
+    (pa.DictionaryArray.from_arrays([0, None], [5]), "categorical", ["5", None]),
+    (pl.Series([2**60 + 1, None, 2**60]), None, [str(2**60 + 1), None, str(2**60)]),
+    (pl.Series([0.1, None], dtype=pl.Float32), None, ["0.1", None]),
+    (pl.Series([None, None], dtype=pl.String), "categorical", [None, None]),
+    (pl.Series(["a", None], dtype=pl.Categorical), "categorical", ["a", None]),
+    (pl.Series([2**24 + 1, None]), "numeric", [2**24 + 1, None]), (pl.Series([True, None]), "boolean", [True, None]),
+])  # fmt: skip
 def test_values_of_arrow_and_polars_stay_what_they_are(column: Any, kind: str | None, values: list[Any]) -> None:
     """Beside a null as well; with no `kind` the column is declared categorical."""
     X = pl.DataFrame({"a": column}) if isinstance(column, pl.Series) else pa.table({"a": column})

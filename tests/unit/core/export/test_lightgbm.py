@@ -91,14 +91,10 @@ def around(thresholds: list[float]) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "scale", "dtype"),
-    covering(
-        [DynamicForestRegressor, IncrementalBoostingRegressor, OnlineBoostingRegressor],
-        [1.0, 1e-20, 3e37],
-        ["float32", {0: "float32", 1: "float64"}, "float64"],
-    ),
-)
+@pytest.mark.parametrize(("estimator", "scale", "dtype"), covering(
+    [DynamicForestRegressor, IncrementalBoostingRegressor, OnlineBoostingRegressor], [1.0, 1e-20, 3e37],
+    ["float32", {0: "float32", 1: "float64"}, "float64"],
+))  # fmt: skip
 def test_numbers_next_to_thresholds_go_the_same_way(estimator: Any, scale: float, dtype: Any) -> None:
     draw = np.random.default_rng(1)
     X = draw.normal(size=(300, 2)) * scale
@@ -164,17 +160,12 @@ def hash_of(shop: str | None) -> float:
     return 0.3 if shop is None else (int(shop.split()[1]) * 37 % 11 - 5) / 3
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        DynamicForestClassifier(n_estimators=5, random_state=0),
-        DynamicTreeClassifier(),
-        OnlineBoostingClassifier(n_estimators=10, random_state=0),
-        IncrementalBoostingClassifier(n_estimators=10, random_state=0),
-        IncrementalBoostingClassifier(n_estimators=10, random_state=0, category_statistics=None),
-    ],
-    ids=["forest", "tree", "online", "statistics", "incremental"],
-)
+@pytest.mark.parametrize("model", [
+    DynamicForestClassifier(n_estimators=5, random_state=0), DynamicTreeClassifier(),
+    OnlineBoostingClassifier(n_estimators=10, random_state=0),
+    IncrementalBoostingClassifier(n_estimators=10, random_state=0),
+    IncrementalBoostingClassifier(n_estimators=10, random_state=0, category_statistics=None),
+], ids=["forest", "tree", "online", "statistics", "incremental"])  # fmt: skip
 def test_more_categories_than_a_word_has_bits(model: Any) -> None:
     X, y = shops(900)
     model.fit(X, y)
@@ -213,11 +204,8 @@ def test_a_category_that_has_gone_is_refused_where_a_split_still_asks_for_it() -
 def test_missing_against_the_rest_tells_unknown_categories_apart() -> None:
     model = DynamicTreeClassifier().fit([["u"], [None], ["v"]] * 3, ["a", "b", "a"] * 3)
     text = model.to_lightgbm()
-    assert lightgbm_rows(text, [["u"], [None], ["new"]]).tolist() == [
-        [0.0],
-        [pytest.approx(np.nan, nan_ok=True)],
-        [2.0],
-    ]
+    missing = pytest.approx(np.nan, nan_ok=True)
+    assert lightgbm_rows(text, [["u"], [None], ["new"]]).tolist() == [[0.0], [missing], [2.0]]
     assert read(text, [["u"], [None], ["new"]])[:, 0].tolist() == [0.0, 1.0, 0.0]
 
 

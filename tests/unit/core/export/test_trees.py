@@ -84,8 +84,7 @@ def test_the_table_has_what_the_document_has(name: str) -> None:
     for (tree, number, node), row in zip(nodes, frame.itertuples(), strict=True):
         assert (row.tree, row.node, row.depth, row.n_samples) == (tree, number, node["depth"], node["n_samples"])
         assert (row.parent, row.left, row.right) == (node["parent"], node["left"], node["right"])
-        assert plain(row.counts) == node["counts"]
-        assert plain(row.value) == node["value"]
+        assert (plain(row.counts), plain(row.value)) == (node["counts"], node["value"])
         split = node["split"] or dict.fromkeys(("feature", "threshold", "categories", "missing", "text"))
         for column, value in split.items():
             assert plain(getattr(row, column)) == value
@@ -101,8 +100,7 @@ def test_paths_are_the_nodes_that_questions_lead_through(name: str) -> None:
     model, queries = MODELS[name](), rows(30)
     document = json.loads(model.trees_to_json())
     indicator, offsets = model.decision_path(queries)
-    assert indicator.format == "csr"
-    assert indicator.shape == (30, offsets[-1])
+    assert (indicator.format, indicator.shape) == ("csr", (30, offsets[-1]))
     assert offsets.tolist() == [0, *np.cumsum([len(tree["nodes"]) for tree in document["trees"]]).tolist()]
     dense = indicator.toarray()
     for row, passed in zip(queries, dense, strict=True):
@@ -191,17 +189,12 @@ def test_what_cannot_be_shown_is_said() -> None:
         DynamicForestClassifier().start(CLASSES).decision_path(rows(1))
 
 
-@pytest.mark.parametrize(
-    ("library", "ask", "extra"),
-    [
-        ("pandas", lambda model: model.trees_to_dataframe(), r"pip install 'oubli-server\[pandas\]'"),
-        ("matplotlib.pyplot", lambda model: model.plot_tree(), r"pip install 'oubli-server\[plot\]'"),
-        ("scipy.sparse", lambda model: model.decision_path(rows(1)), "pip install scipy"),
-    ],
-)
-def test_a_missing_library_is_named_with_the_way_to_get_it(
-    library: str, ask: Any, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("library", "ask", "extra"), [
+    ("pandas", lambda model: model.trees_to_dataframe(), r"pip install 'oubli-server\[pandas\]'"),
+    ("matplotlib.pyplot", lambda model: model.plot_tree(), r"pip install 'oubli-server\[plot\]'"),
+    ("scipy.sparse", lambda model: model.decision_path(rows(1)), "pip install scipy"),
+])  # fmt: skip
+def test_a_missing_library_is_named(library: str, ask: Any, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["tree"]()
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=f"needs {library.partition('.')[0]}: {extra}"):
@@ -214,8 +207,7 @@ def test_exports_resolve_and_change_nothing() -> None:
     assert model.n_lazy_tags_
     fresh = model.copy()
     fresh.resolve()
-    assert model.trees_to_json() == fresh.trees_to_json()
-    assert model.n_lazy_tags_ == 0
+    assert (model.trees_to_json(), model.n_lazy_tags_) == (fresh.trees_to_json(), 0)
     assert model.digest() == fresh.digest()
 
 

@@ -18,8 +18,7 @@ RECORD = np.dtype([("value", "f8"), ("child", "i4"), ("kind", "i4")])
 @pytest.mark.parametrize("dtype", ["u1", "i4", "f8", RECORD])
 def test_zeros(shape: Any, dtype: Any) -> None:
     array, expected = zeros(shape, dtype), np.zeros(shape, dtype)
-    assert array.shape == expected.shape
-    assert array.dtype == expected.dtype
+    assert (array.shape, array.dtype) == (expected.shape, expected.dtype)
     assert array.tobytes() == expected.tobytes()
     assert not array.size or array.ctypes.data % 64 == 0
     assert all(array.flags[name] for name in ("C_CONTIGUOUS", "ALIGNED", "WRITEABLE"))

@@ -190,9 +190,7 @@ def test_a_process_that_misses_a_kernel_of_ours_has_the_cache_filled_once(monkey
 
 
 @pytest.mark.parametrize("is_writable", [True, False])
-def test_what_other_processes_leave_is_compiled_when_it_is_called(
-    monkeypatch: pytest.MonkeyPatch, is_writable: bool
-) -> None:
+def test_what_other_processes_leave_is_compiled_when_called(monkeypatch: pytest.MonkeyPatch, is_writable: bool) -> None:
     """A model says what to compile; when nothing can be kept, or no process can be started, nothing is done ahead."""
     done: list[Any] = []
 

@@ -9,19 +9,7 @@ import pytest
 from numba import config
 
 from oubli.core.concurrency import threads
-from oubli.core.jit.crew import (
-    ARGUMENTS,
-    WHAT,
-    announce,
-    await_pieces,
-    call_in,
-    dismiss,
-    end_piece,
-    is_set,
-    make_crew,
-    take,
-    wait_for_piece,
-)
+from oubli.core.jit import crew as crews
 from oubli.core.jit.policy import inner, kernel
 
 compiled = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="interpreted, nobody helps")
@@ -30,20 +18,20 @@ compiled = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="interpreted, nob
 @inner
 def do(crew, piece, done):
     for _ in range(1000):  # not one addition, so that it takes a while
-        done[crew[ARGUMENTS], piece] += crew[WHAT]
+        done[crew[crews.ARGUMENTS], piece] += crew[crews.WHAT]
 
 
 @kernel
 def lead(crew, done):
     for turn in range(done.shape[0]):
-        crew[ARGUMENTS] = turn
-        announce(crew, turn % 3 + 1, done.shape[1])
-        piece = take(crew)
+        crew[crews.ARGUMENTS] = turn
+        crews.announce(crew, turn % 3 + 1, done.shape[1])
+        piece = crews.take(crew)
         while piece >= 0:
             do(crew, piece, done)
-            end_piece(crew)
-            piece = take(crew)
-        await_pieces(crew)
+            crews.end_piece(crew)
+            piece = crews.take(crew)
+        crews.await_pieces(crew)
         for i in range(done.shape[1]):
             done[turn, i] += 1  # after the pieces
 
@@ -51,12 +39,12 @@ def lead(crew, done):
 @kernel
 def help_out(crew, done):
     n_pieces = 0
-    piece = wait_for_piece(crew)
+    piece = crews.wait_for_piece(crew)
     while piece >= 0:
         do(crew, piece, done)
-        end_piece(crew)
+        crews.end_piece(crew)
         n_pieces += 1
-        piece = wait_for_piece(crew)
+        piece = crews.wait_for_piece(crew)
     return n_pieces
 
 
@@ -67,29 +55,29 @@ def expected(n_turns, n_pieces):
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("n_pieces", [1, 2, 7])
 def test_every_piece_is_done_once_in_its_turn(n_threads, n_pieces):
-    crew = make_crew(n_threads)
+    crew = crews.make_crew(n_threads)
     for _ in range(3):
         done = np.zeros((200 if not config.DISABLE_JIT else 2, n_pieces), np.int64)
-        call_in(crew)
-        threads.lead(partial(lead, crew, done), partial(help_out, crew, done), partial(dismiss, crew), n_threads)
+        crews.call_in(crew)
+        threads.lead(partial(lead, crew, done), partial(help_out, crew, done), partial(crews.dismiss, crew), n_threads)
         assert np.array_equal(done, expected(*done.shape))
 
 
 @compiled
 def test_helpers_take_pieces_while_the_leader_is_away():
-    crew, done = make_crew(2), np.zeros((1, 3), np.int64)
+    crew, done = crews.make_crew(2), np.zeros((1, 3), np.int64)
     found = []
     helper = threading.Thread(target=lambda: found.append(help_out(crew, done)))
     helper.start()
 
     @kernel
     def announce_and_wait(crew):
-        crew[ARGUMENTS] = 0
-        announce(crew, 5, 3)
-        await_pieces(crew)
+        crew[crews.ARGUMENTS] = 0
+        crews.announce(crew, 5, 3)
+        crews.await_pieces(crew)
 
     announce_and_wait(crew)
-    dismiss(crew)
+    crews.dismiss(crew)
     helper.join()
     assert found == [3]
     assert done.tolist() == [[5000] * 3]
@@ -97,8 +85,8 @@ def test_helpers_take_pieces_while_the_leader_is_away():
 
 @compiled
 def test_a_helper_that_comes_after_the_end_leaves_at_once():
-    crew, done = make_crew(2), np.zeros((1, 1), np.int64)
-    dismiss(crew)
+    crew, done = crews.make_crew(2), np.zeros((1, 1), np.int64)
+    crews.dismiss(crew)
     assert help_out(crew, done) == 0
 
 
@@ -106,7 +94,7 @@ def test_a_helper_that_comes_after_the_end_leaves_at_once():
 def looks(signal, most):
     """How often a signal was not set, up to `most` times."""
     n = 0
-    while n < most and not is_set(signal):
+    while n < most and not crews.is_set(signal):
         n += 1
     return n
 

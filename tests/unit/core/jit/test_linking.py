@@ -45,9 +45,7 @@ def library_of(compiled: Any) -> Any:
     return found
 
 
-def test_a_kernel_holds_all_that_it_calls_and_shows_itself_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_kernel_holds_all_that_it_calls_and_shows_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert _total(np.array([1.0, 2.0, 3.0])) == 17
     for called in (_square, _above):

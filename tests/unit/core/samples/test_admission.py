@@ -16,11 +16,9 @@ from tests.unit.core.data.test_one_row import SCHEMAS, cells
 
 LABELS = {
     LabelType.STRING: ["x", "y", "new", 1, None, np.str_("x"), True],
-    LabelType.INTEGER: [1, 2, 3, 1.0, True, 2**70, None, np.int64(1)],
-    LabelType.BOOLEAN: [True, False, 1, None, "x"],
-    LabelType.SCALAR: [1, 1.0, True, "x", None],
-    LabelType.NUMBER: [1.0, 2.0, 1, 0.5, float("nan"), None],
-}
+    LabelType.INTEGER: [1, 2, 3, 1.0, True, 2**70, None, np.int64(1)], LabelType.BOOLEAN: [True, False, 1, None, "x"],
+    LabelType.SCALAR: [1, 1.0, True, "x", None], LabelType.NUMBER: [1.0, 2.0, 1, 0.5, float("nan"), None],
+}  # fmt: skip
 
 
 def store_of(schema: Schema) -> SampleStore:
@@ -82,14 +80,10 @@ def test_plain_rows_take_it() -> None:
     assert store.ids() == ["a", "c", "5", "6", "7", "8"]
 
 
-@pytest.mark.parametrize(
-    ("row", "y"),
-    [
-        (["x", 1.5], ["x"]), (("x", 1.5, "y"), ["x"]), (["never held", 1.5, "y"], ["x"]), (["x", 1e39, "y"], ["x"]),
-        (["x", "1", "y"], ["x"]), (["x", 1.0, "y"], ["never held"]), (["x", 1.0, "y"], ["x", "x"]),
-        (["x", 1.0, "y"], "x"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("row", "y"), [
+    (["x", 1.5], ["x"]), (("x", 1.5, "y"), ["x"]), (["never held", 1.5, "y"], ["x"]), (["x", 1e39, "y"], ["x"]),
+    (["x", "1", "y"], ["x"]), (["x", 1.0, "y"], ["never held"]), (["x", 1.0, "y"], ["x", "x"]), (["x", 1.0, "y"], "x"),
+])  # fmt: skip
 def test_whatever_is_not_plain_does_not_take_it(row: Any, y: Any) -> None:
     store = store_of(PLAIN)
     before = facts(store)

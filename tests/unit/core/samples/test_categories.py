@@ -60,18 +60,15 @@ def test_values_are_counted_only_where_they_may_be_too_many(monkeypatch):
     assert counted == [2]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"codes": np.array([0, 1])}, {"codes": np.array([0, 1, 1])}, {"codes": np.array([0, 1, -2])},
-        {"codes": np.array([0, 1, 2**25])}, {"codes": np.array([0, 1, 3])},
-        {"columns": np.array([0, 0, 1], np.int32)}, {"columns": np.array([0, 0], np.int32)},
-        {"values": np.array([97, 98], np.uint8)}, {"values": np.array([97, 98, 255], np.uint8)},
-        {"values": np.array([97, 98, 97], np.uint8)}, {"offsets": np.array([0, 1, 2])},
-        {"offsets": np.array([0, 2, 1, 3])}, {"offsets": np.zeros(0, np.int64)}, {"offsets": np.array([1, 1, 2, 3])},
-        *({"cells": np.array([0, 1, cell], np.float32)} for cell in (2.5, 7, -1, 100, NAN)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"codes": np.array([0, 1])}, {"codes": np.array([0, 1, 1])}, {"codes": np.array([0, 1, -2])},
+    {"codes": np.array([0, 1, 2**25])}, {"codes": np.array([0, 1, 3])}, {"columns": np.array([0, 0, 1], np.int32)},
+    {"columns": np.array([0, 0], np.int32)}, {"values": np.array([97, 98], np.uint8)},
+    {"values": np.array([97, 98, 255], np.uint8)}, {"values": np.array([97, 98, 97], np.uint8)},
+    {"offsets": np.array([0, 1, 2])}, {"offsets": np.array([0, 2, 1, 3])}, {"offsets": np.zeros(0, np.int64)},
+    {"offsets": np.array([1, 1, 2, 3])},
+    *({"cells": np.array([0, 1, cell], np.float32)} for cell in (2.5, 7, -1, 100, NAN)),
+])  # fmt: skip
 def test_damaged_files_are_refused(changes):
     table = CategoryTable([0])
     cells = changes.get("cells", hold(table, 0, ["a", "b", "c"]))

@@ -20,8 +20,7 @@ def expected(texts):
 @given(TEXTS)
 def test_hashes_are_those_of_the_standard_library(texts):
     hashes = hash_texts(texts)
-    assert hashes.tolist() == expected(texts)
-    assert hashes.dtype == np.uint64
+    assert (hashes.tolist(), hashes.dtype) == (expected(texts), np.uint64)
 
 
 def test_texts_of_several_blocks():

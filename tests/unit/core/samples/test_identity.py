@@ -22,15 +22,11 @@ TABLES = {name: LIBRARIES[name] for name in ("pandas", "table", "batch")}
 
 
 def frame() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "key": [f"k{i}" for i in range(N)],
-            "x": np.arange(N) * 1.0,
-            "person": ["ada", None, "bob", "ada", None, "eve", "bob", "bob"],
-            "until": pd.to_datetime([END, None] * (N // 2), utc=True),
-            "z": np.arange(N)[::-1] * 1.0,
-        }
-    )
+    return pd.DataFrame({
+        "key": [f"k{i}" for i in range(N)], "x": np.arange(N) * 1.0,
+        "person": ["ada", None, "bob", "ada", None, "eve", "bob", "bob"],
+        "until": pd.to_datetime([END, None] * (N // 2), utc=True), "z": np.arange(N)[::-1] * 1.0,
+    })  # fmt: skip
 
 
 def new(**parameters: Any) -> DynamicForestClassifier:
@@ -79,25 +75,22 @@ def test_one_time_is_that_of_all_rows_and_texts_are_read() -> None:
 NO_MOMENT = "must be a datetime with a time zone"
 
 
-@pytest.mark.parametrize(
-    ("said", "part"),
-    [
-        ({"ids": "nothing"}, "'id': X has no column of this name"), ({"ids": "person"}, "row 1, 'id': must be text of"),
-        ({"ids": set("abcdefgh")}, "ids must be a list in the order of the rows, not a set"),
-        ({"ids": np.arange(16).reshape(8, 2)}, "ids must be a 1d array or a list"),
-        ({"subjects": "nothing"}, "'subject': X has no column of this name"),
-        ({"subjects": "x"}, "row 0, 'subject': must be text of"),
-        ({"subjects": ["ada"]}, "'subject': X has 8 rows, but 1 values are given"),
-        ({"subjects": set("abcdefgh")}, "subjects must be a list in the order of the rows, not a set"),
-        ({"subjects": bytearray(b"12345678")}, r"subjects must be a list: pass \[subject\]"),
-        ({"subjects": frame()}, "subjects must be a 1d array or a list, not a table"),
-        ({"expires_at": END.replace(tzinfo=None)}, NO_MOMENT), ({"expires_at": "soon"}, NO_MOMENT),
-        ({"expires_at": END_MS}, "expires_at must be a list"),
-        ({"expires_at": [END_MS] * N}, f"row 0, 'expires_at': {NO_MOMENT}"),
-        ({"expires_at": "x"}, "row 0, 'expires_at': must be a datetime"),
-        ({"expires_at": [END] * 2}, "'expires_at': X has 8 rows, but 2 values"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "part"), [
+    ({"ids": "nothing"}, "'id': X has no column of this name"), ({"ids": "person"}, "row 1, 'id': must be text of"),
+    ({"ids": set("abcdefgh")}, "ids must be a list in the order of the rows, not a set"),
+    ({"ids": np.arange(16).reshape(8, 2)}, "ids must be a 1d array or a list"),
+    ({"subjects": "nothing"}, "'subject': X has no column of this name"),
+    ({"subjects": "x"}, "row 0, 'subject': must be text of"),
+    ({"subjects": ["ada"]}, "'subject': X has 8 rows, but 1 values are given"),
+    ({"subjects": set("abcdefgh")}, "subjects must be a list in the order of the rows, not a set"),
+    ({"subjects": bytearray(b"12345678")}, r"subjects must be a list: pass \[subject\]"),
+    ({"subjects": frame()}, "subjects must be a 1d array or a list, not a table"),
+    ({"expires_at": END.replace(tzinfo=None)}, NO_MOMENT), ({"expires_at": "soon"}, NO_MOMENT),
+    ({"expires_at": END_MS}, "expires_at must be a list"),
+    ({"expires_at": [END_MS] * N}, f"row 0, 'expires_at': {NO_MOMENT}"),
+    ({"expires_at": "x"}, "row 0, 'expires_at': must be a datetime"),
+    ({"expires_at": [END] * 2}, "'expires_at': X has 8 rows, but 2 values"),
+])  # fmt: skip
 def test_what_cannot_be_said_is_refused_and_changes_nothing(said: dict[str, Any], part: str) -> None:
     X = frame().drop(columns="until")
     model = new().fit(X, Y)
@@ -117,14 +110,10 @@ def test_a_list_has_no_columns() -> None:
 # Deleting
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        bytearray(b"6"), b"6", memoryview(b"6"), {"6": 1}, frame(), frame().iloc[[0]], None, object(),
-        TABLES["table"](frame()), TABLES["batch"](frame()), np.array([["54"]]), np.array(54),
-    ],
-    ids=lambda given: type(given).__name__,
-)  # fmt: skip
+@pytest.mark.parametrize("given", [
+    bytearray(b"6"), b"6", memoryview(b"6"), {"6": 1}, frame(), frame().iloc[[0]], None, object(),
+    TABLES["table"](frame()), TABLES["batch"](frame()), np.array([["54"]]), np.array(54),
+], ids=lambda given: type(given).__name__)  # fmt: skip
 def test_what_is_no_list_of_ids_deletes_nothing(given: Any) -> None:
     # 54 is the byte of "6"; a table is a list of its columns.
     model = new().fit([[0.0], [1.0], [2.0]], ["a", "b", "a"], ids=["54", "6", "x"])

@@ -79,9 +79,7 @@ LOOK_UPS: dict[str, Callable[[SampleStore], Any]] = {
 
 
 @pytest.mark.parametrize("name", LOOK_UPS)
-def test_threads_that_look_into_a_fresh_copy_see_all_of_it(
-    monkeypatch: pytest.MonkeyPatch, store: SampleStore, name: str
-) -> None:
+def test_threads_see_all_of_a_fresh_copy(monkeypatch: pytest.MonkeyPatch, store: SampleStore, name: str) -> None:
     expected = LOOK_UPS[name](store)
     in_step(monkeypatch)
     for _ in range(3):

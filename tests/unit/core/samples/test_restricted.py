@@ -80,17 +80,14 @@ def _twice(arrays: Arrays) -> None:
     arrays["restricted.samples.ids"] = np.frombuffer(text, np.uint8)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        _set("restricted.since", None), _set("restricted.samples.cells", None),
-        _set("restricted.samples.requests", None), _set("restricted.keeps", [0, 2]), _set("restricted.since", [1700]),
-        _set("restricted.subjects", list(b"adaeve")), _set("restricted.subjects", list(b"adaada")),
-        _set("restricted.class_table.codes", [7, 8]), _set("restricted.samples.subject_rows", [0, 0, 1]),
-        _set("samples.addition_moments", [0, 5]), _set("samples.addition_rows", [3, 0]), _twice,
-        lambda arrays: arrays.update({"restricted.restricted.samples.ids": np.zeros(0, np.uint8)}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    _set("restricted.since", None), _set("restricted.samples.cells", None), _set("restricted.samples.requests", None),
+    _set("restricted.keeps", [0, 2]), _set("restricted.since", [1700]), _set("restricted.subjects", list(b"adaeve")),
+    _set("restricted.subjects", list(b"adaada")), _set("restricted.class_table.codes", [7, 8]),
+    _set("restricted.samples.subject_rows", [0, 0, 1]), _set("samples.addition_moments", [0, 5]),
+    _set("samples.addition_rows", [3, 0]), _twice,
+    lambda arrays: arrays.update({"restricted.restricted.samples.ids": np.zeros(0, np.uint8)}),
+])  # fmt: skip
 def test_parts_that_do_not_fit_are_refused(tmp_path: Path, change: Callable[[Arrays], None]):
     path = tmp_path / "model"
     model().save(path)

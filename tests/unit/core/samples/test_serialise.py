@@ -39,8 +39,7 @@ def test_state_round_trip(make):
 
 def test_capacity_and_free_slots_are_not_written_and_arrays_not_shared():
     state = regression().state()
-    assert state["samples.slots"].tolist() == [0, 2]
-    assert state["samples.cells"].tolist() == [[1, 2], [5, 6]]
+    assert (state["samples.slots"].tolist(), state["samples.cells"].tolist()) == ([0, 2], [[1, 2], [5, 6]])
     store = linked()
     state = store.state()
     other = SampleStore.from_state(store.schema, state)
@@ -74,22 +73,18 @@ def f4(values):
     return np.array(values, np.float32)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"slots": [0, 0]}, {"slots": [0, -2]}, {"slots": [0, 2**31]}, {"slots": [0]}, {"cells": f4(np.zeros((2, 3)))},
-        {"cells": f4(np.zeros((3, 4)))}, {"cells": np.zeros((2, 4))}, {"cells": f4([[np.inf, 0, 0, 0], [0, 0, 0, 0]])},
-        {"cells": f4([[0, 2, 0, 2], [0, 0, 0, 2]])}, {"cells": f4([[0, 0, 9, 9], [0, 0, 9, 9]])}, {"targets": [0, 9]},
-        {"targets": [0, -1]}, {"targets": [0.0, 1.0]}, {"targets": [0]}, {"ids": np.frombuffer(b"aa", np.uint8)},
-        {"ids": np.frombuffer(b"a\xff", np.uint8)}, {"ids": np.frombuffer(b"a", np.uint8)}, {"id_offsets": [0, 0, 2]},
-        {"id_offsets": [0, 2]}, {"id_offsets": [0, 3, 2]}, {"subject_rows": [0]}, {"subject_rows": [0, 0]},
-        {"subject_rows": [0, 5]}, {"subject_rows": [0, -1]}, {"subjects": np.frombuffer(b"annan\xff", np.uint8)},
-        {"subject_offsets": [0, 0, 6]}, {"expiries": [5, 6]}, {"expiry_slots": [1]},
-        {"expiry_slots": [0, 0], "expiries": [5, 5]}, {"expiries": [2**63 - 1]}, {"origin_slots": [5]},
-        {"origin_slots": [-1]}, {"origins": np.zeros(0, np.int64)}, {"next_id": [-1]}, {"next_id": [1, 2]},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"slots": [0, 0]}, {"slots": [0, -2]}, {"slots": [0, 2**31]}, {"slots": [0]}, {"cells": f4(np.zeros((2, 3)))},
+    {"cells": f4(np.zeros((3, 4)))}, {"cells": np.zeros((2, 4))}, {"cells": f4([[np.inf, 0, 0, 0], [0, 0, 0, 0]])},
+    {"cells": f4([[0, 2, 0, 2], [0, 0, 0, 2]])}, {"cells": f4([[0, 0, 9, 9], [0, 0, 9, 9]])}, {"targets": [0, 9]},
+    {"targets": [0, -1]}, {"targets": [0.0, 1.0]}, {"targets": [0]}, {"ids": np.frombuffer(b"aa", np.uint8)},
+    {"ids": np.frombuffer(b"a\xff", np.uint8)}, {"ids": np.frombuffer(b"a", np.uint8)}, {"id_offsets": [0, 0, 2]},
+    {"id_offsets": [0, 2]}, {"id_offsets": [0, 3, 2]}, {"subject_rows": [0]}, {"subject_rows": [0, 0]},
+    {"subject_rows": [0, 5]}, {"subject_rows": [0, -1]}, {"subjects": np.frombuffer(b"annan\xff", np.uint8)},
+    {"subject_offsets": [0, 0, 6]}, {"expiries": [5, 6]}, {"expiry_slots": [1]},
+    {"expiry_slots": [0, 0], "expiries": [5, 5]}, {"expiries": [2**63 - 1]}, {"origin_slots": [5]},
+    {"origin_slots": [-1]}, {"origins": np.zeros(0, np.int64)}, {"next_id": [-1]}, {"next_id": [1, 2]},
+], ids=lambda changes: next(iter(changes)))  # fmt: skip
 def test_damaged_parts_are_refused(changes):
     state = {**linked().state(), **{f"samples.{key}": np.asarray(value) for key, value in changes.items()}}
     with pytest.raises(FileError):
@@ -106,17 +101,14 @@ def complete():
     return store
 
 
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        ({"nonces": np.zeros(31, np.uint8)}, "nonces do not fit"), ({"nonce_slots": [9, 2]}, "nonces do not fit"),
-        ({"nonces": np.zeros(32, np.uint16)}, "nonces do not fit"), ({"nonce_slots": [2, 2]}, "nonces do not fit"),
-        ({"retentions": [0]}, "retention"), ({"retentions": np.zeros(0, int)}, "retention"),
-        ({"retained_since": [1, 2]}, "retention"), ({"weights": [512, 512]}, "weights do not fit"),
-        ({"weights": [512, 0, 512]}, "weights do not fit"), ({"weights": [512, 2**30, 512]}, "weights do not fit"),
-        *(({"id_source": source}, "do not fit the schema") for source in ([3], [-1], [0, 1], np.zeros(0, int))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "part"), [
+    ({"nonces": np.zeros(31, np.uint8)}, "nonces do not fit"), ({"nonce_slots": [9, 2]}, "nonces do not fit"),
+    ({"nonces": np.zeros(32, np.uint16)}, "nonces do not fit"), ({"nonce_slots": [2, 2]}, "nonces do not fit"),
+    ({"retentions": [0]}, "retention"), ({"retentions": np.zeros(0, int)}, "retention"),
+    ({"retained_since": [1, 2]}, "retention"), ({"weights": [512, 512]}, "weights do not fit"),
+    ({"weights": [512, 0, 512]}, "weights do not fit"), ({"weights": [512, 2**30, 512]}, "weights do not fit"),
+    *(({"id_source": source}, "do not fit the schema") for source in ([3], [-1], [0, 1], np.zeros(0, int))),
+])  # fmt: skip
 def test_damaged_parts_of_what_is_kept_beside_samples_are_refused(changes, part):
     state = complete().state()
     SampleStore.from_state(mixed_schema(), state).check_invariants()

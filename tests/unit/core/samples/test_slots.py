@@ -9,16 +9,13 @@ from oubli.core.errors import InputError
 from oubli.core.samples.slots import COUNTER_LIMIT, end_of_numbers, read_ids
 
 
-@pytest.mark.parametrize(
-    ("ids", "expected"),
-    [
-        (["a", "b"], ["a", "b"]), (("a", 7), ["a", "7"]), ([7, "007"], ["7", "007"]), (np.array([1, 2]), ["1", "2"]),
-        (np.array(["a", "b"]), ["a", "b"]), (np.array(["a", 1], object), ["a", "1"]), (pd.Series([1, 2]), ["1", "2"]),
-        (pd.Series(["a", "b"]), ["a", "b"]), (pd.Index([3]), ["3"]), (range(3), ["0", "1", "2"]), ([], []),
-        (iter(["é"]), ["é"]), ([np.int64(5)], ["5"]), ({"k"}, ["k"]), ({"k": 0}.keys(), ["k"]),
-        (pa.array(["k"]), ["k"]), (pa.chunked_array([["j"], ["k"]]), ["j", "k"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("ids", "expected"), [
+    (["a", "b"], ["a", "b"]), (("a", 7), ["a", "7"]), ([7, "007"], ["7", "007"]), (np.array([1, 2]), ["1", "2"]),
+    (np.array(["a", "b"]), ["a", "b"]), (np.array(["a", 1], object), ["a", "1"]), (pd.Series([1, 2]), ["1", "2"]),
+    (pd.Series(["a", "b"]), ["a", "b"]), (pd.Index([3]), ["3"]), (range(3), ["0", "1", "2"]), ([], []),
+    (iter(["é"]), ["é"]), ([np.int64(5)], ["5"]), ({"k"}, ["k"]), ({"k": 0}.keys(), ["k"]), (pa.array(["k"]), ["k"]),
+    (pa.chunked_array([["j"], ["k"]]), ["j", "k"]),
+])  # fmt: skip
 def test_ids_of_every_shape(ids, expected):
     assert read_ids(ids) == expected
 

@@ -131,22 +131,18 @@ def test_batches_that_do_not_fit_together():
             Prepared.merged(parts)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (([], []), "X has no rows"), ((np.zeros((0, 4)), []), "X has no rows"),
-        ((ROWS, LABELS[:2]), "X has 3 rows, y has 2"), ((ROWS, LABELS, ["x", "y"]), "X has 3 rows, but 2 ids"),
-        ((ROWS, LABELS, {"x", "y", "z"}), "not a set"), ((ROWS, LABELS, "xyz"), "must be a list"),
-        ((ROWS, LABELS, ["x", "y", ""]), "1 to 256 characters"),
-        ((ROWS, LABELS, ["x", "y", "\ud800"]), "surrogate"), ((ROWS, LABELS, ["x", "y", 1.0]), "or an integer"),
-        ((ROWS, LABELS, ["7", 7, "8"]), "row 1, 'id': is repeated"),
-        ((ROWS, LABELS, [7, 8, np.int64(7)]), "row 2, 'id': is repeated"),
-        ((ROWS, ["no", "yes", None]), "must not be missing"), ((ROWS, ["no", "new", True]), "must be text"),
-        (([*ROWS[:2], [1, 2, "new", "new"]], LABELS), "true, false or null"),
-        (([*ROWS[:2], [-math.inf, True, "new", "new"]], LABELS), "infinity"),
-        (([*ROWS[:2], [1, True, "new", math.inf]], LABELS), "finite"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "text"), [
+    (([], []), "X has no rows"), ((np.zeros((0, 4)), []), "X has no rows"),
+    ((ROWS, LABELS[:2]), "X has 3 rows, y has 2"), ((ROWS, LABELS, ["x", "y"]), "X has 3 rows, but 2 ids"),
+    ((ROWS, LABELS, {"x", "y", "z"}), "not a set"), ((ROWS, LABELS, "xyz"), "must be a list"),
+    ((ROWS, LABELS, ["x", "y", ""]), "1 to 256 characters"), ((ROWS, LABELS, ["x", "y", "\ud800"]), "surrogate"),
+    ((ROWS, LABELS, ["x", "y", 1.0]), "or an integer"), ((ROWS, LABELS, ["7", 7, "8"]), "row 1, 'id': is repeated"),
+    ((ROWS, LABELS, [7, 8, np.int64(7)]), "row 2, 'id': is repeated"),
+    ((ROWS, ["no", "yes", None]), "must not be missing"), ((ROWS, ["no", "new", True]), "must be text"),
+    (([*ROWS[:2], [1, 2, "new", "new"]], LABELS), "true, false or null"),
+    (([*ROWS[:2], [-math.inf, True, "new", "new"]], LABELS), "infinity"),
+    (([*ROWS[:2], [1, True, "new", math.inf]], LABELS), "finite"),
+])  # fmt: skip
 def test_a_refused_batch_changes_nothing(arguments, text):
     store = filled()
     assert text in str(unchanged(store, lambda: store.prepare(*arguments), InputError))
@@ -266,32 +262,29 @@ def test_memory_is_accounted_for():
 # Invariants ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda s: s.held.__setitem__(5, True), lambda s: s.cells.__setitem__((5, 0), 1.0),
-        lambda s: s.cells.__setitem__((0, 0), math.inf), lambda s: s.cells.__setitem__((0, 0), -0.0),
-        lambda s: s.cells.__setitem__((0, 2), 1.0), lambda s: s.class_codes.__setitem__(0, 1),
-        lambda s: s.class_codes.__setitem__(5, 1), lambda s: s.id_hashes.__setitem__(0, 1),
-        lambda s: s.id_hashes.__setitem__(5, 1), lambda s: s.id_at.__setitem__(5, "x"),
-        lambda s: s.id_at.__setitem__(0, "x"), lambda s: s.slot_of.update(x=5), lambda s: s.free.append(0),
-        lambda s: s.subjects.link(5, "ann"), lambda s: s.expiries.set(5, 1), lambda s: s.origins.__setitem__(5, 1),
-        lambda s: s.categories.counts.__setitem__(0, 9), lambda s: setattr(s, "cells", np.asfortranarray(s.cells)),
-        lambda s: setattr(s, "id_hashes", s.id_hashes[:-1]),
-        # What is kept beside samples, by slot.
-        lambda s: s.subjects._index.by_slot.update({1: "eve"}), lambda s: s.subjects._index.slots.update(eve={}),
-        lambda s: s.subjects._index.slots["ann"].pop(0), lambda s: s.subjects._index.by_slot.update({0: "bob"}),
-        lambda s: s.expiries.values.__setitem__(0, 5), lambda s: s.expiries.values.__setitem__(2, NEVER),
-        lambda s: setattr(s.expiries, "_n", 2), lambda s: setattr(s.expiries, "_soonest", 90),
-        lambda s: s.nonces.note([1], b"1" * NONCE_BYTES),
-        # Tables of classes and of categories.
-        lambda s: s.classes.counts.__setitem__(0, 9), lambda s: s.classes._values.append("x"),
-        lambda s: s.classes._codes.update(no=7), lambda s: s.classes._free.append(0),
-        lambda s: s.classes._order.__setitem__(0, 5), lambda s: s.categories.hashes.__setitem__(0, 1),
-        lambda s: s.categories.columns.__setitem__(5, 1), lambda s: s.categories._values.__setitem__(5, "x"),
-        lambda s: s.categories._free.append(0), lambda s: s.categories.codes[2].update(clerk=7),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("spoil", [
+    lambda s: s.held.__setitem__(5, True), lambda s: s.cells.__setitem__((5, 0), 1.0),
+    lambda s: s.cells.__setitem__((0, 0), math.inf), lambda s: s.cells.__setitem__((0, 0), -0.0),
+    lambda s: s.cells.__setitem__((0, 2), 1.0), lambda s: s.class_codes.__setitem__(0, 1),
+    lambda s: s.class_codes.__setitem__(5, 1), lambda s: s.id_hashes.__setitem__(0, 1),
+    lambda s: s.id_hashes.__setitem__(5, 1), lambda s: s.id_at.__setitem__(5, "x"),
+    lambda s: s.id_at.__setitem__(0, "x"), lambda s: s.slot_of.update(x=5), lambda s: s.free.append(0),
+    lambda s: s.subjects.link(5, "ann"), lambda s: s.expiries.set(5, 1), lambda s: s.origins.__setitem__(5, 1),
+    lambda s: s.categories.counts.__setitem__(0, 9), lambda s: setattr(s, "cells", np.asfortranarray(s.cells)),
+    lambda s: setattr(s, "id_hashes", s.id_hashes[:-1]),
+    # What is kept beside samples, by slot.
+    lambda s: s.subjects._index.by_slot.update({1: "eve"}), lambda s: s.subjects._index.slots.update(eve={}),
+    lambda s: s.subjects._index.slots["ann"].pop(0), lambda s: s.subjects._index.by_slot.update({0: "bob"}),
+    lambda s: s.expiries.values.__setitem__(0, 5), lambda s: s.expiries.values.__setitem__(2, NEVER),
+    lambda s: setattr(s.expiries, "_n", 2), lambda s: setattr(s.expiries, "_soonest", 90),
+    lambda s: s.nonces.note([1], b"1" * NONCE_BYTES),
+    # Tables of classes and of categories.
+    lambda s: s.classes.counts.__setitem__(0, 9), lambda s: s.classes._values.append("x"),
+    lambda s: s.classes._codes.update(no=7), lambda s: s.classes._free.append(0),
+    lambda s: s.classes._order.__setitem__(0, 5), lambda s: s.categories.hashes.__setitem__(0, 1),
+    lambda s: s.categories.columns.__setitem__(5, 1), lambda s: s.categories._values.__setitem__(5, "x"),
+    lambda s: s.categories._free.append(0), lambda s: s.categories.codes[2].update(clerk=7),
+])  # fmt: skip
 def test_a_broken_store_is_noticed(spoil):
     store = linked()
     store.check_invariants()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,8 @@ class Place:
 
     def contents(self, after: int = 0) -> list[Any]:
         """Return records as a node that only reads sees them."""
-        journal = self.journal()
-        try:
+        with closing(self.journal()) as journal:
             return list(journal.records(after))
-        finally:
-            journal.close()
 
     def refuse_inserts(self) -> None:
         """Have the database say that its disk is full, until `take_inserts`."""

@@ -15,6 +15,7 @@ from oubli.app.errors import JournalError, JournalUnreachableError
 from oubli.app.storage.postgres.journal import SETTLE_SECONDS, PostgresJournal
 from tests.closing import closed_at_the_end
 from tests.postgres import Server, needs_postgres, temporary_server
+from tests.serving import wait_for
 from tests.unit.app.storage.postgres.support import Place, new_place
 from tests.unit.app.storage.support import batch
 
@@ -36,22 +37,19 @@ class Writers(threading.Thread):
         self._random = random.Random(seed)
         self._ending = threading.Event()
         self.acknowledged = journal.last_seq
-        self.n_refused = 0
         self.errors: list[BaseException] = []
         self.start()
 
     def run(self) -> None:
-        journal = self._journal
         while not self._ending.is_set():
             try:
-                if self._random.random() < 0.1 and journal.n_records:
-                    journal.rotate(journal.last_seq + 1)
-                first = journal.last_seq + 1
+                first = self._journal.last_seq + 1
+                if self._random.random() < 0.1 and self._journal.n_records:
+                    self._journal.rotate(first)
                 last = first + self._random.randrange(20)
-                journal.append(batch(first, last))
+                self._journal.append(batch(first, last))
                 self.acknowledged = last
             except JournalUnreachableError:
-                self.n_refused += 1
                 time.sleep(0.01)
             except JournalError as error:
                 self.errors.append(error)
@@ -64,11 +62,9 @@ class Writers(threading.Thread):
 
     def wait_for(self, n_more: int) -> None:
         # The journal itself finds out for so long what has become of a batch, and fails then.
-        wanted, end = self.acknowledged + n_more, time.monotonic() + SETTLE_SECONDS + 30
-        while self.acknowledged < wanted:
-            assert not self.errors
-            assert time.monotonic() < end, f"{self.acknowledged} acknowledged, {self.n_refused} refused"
-            time.sleep(0.005)
+        wanted = self.acknowledged + n_more
+        wait_for(lambda: self.errors or self.acknowledged >= wanted, f"{wanted} records", SETTLE_SECONDS + 30, 0.005)
+        assert not self.errors
 
 
 @pytest.fixture

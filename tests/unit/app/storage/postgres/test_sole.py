@@ -67,8 +67,7 @@ def marked(place: Place, n: int = 0) -> SoleJournal:
 
 
 def test_a_journal_that_ends_earlier_is_refused_and_gone_on_with_when_it_is_back(alone: Place) -> None:
-    journal = marked(alone, 5)
-    journal.close()
+    marked(alone, 5).close()
     records = alone.execute("SELECT * FROM oubli_records WHERE seq > 3")
     alone.set_back(3)
     for _ in range(2):
@@ -84,8 +83,7 @@ def test_a_journal_that_ends_earlier_is_refused_and_gone_on_with_when_it_is_back
 
 
 def test_other_records_under_the_same_numbers_are_refused(alone: Place) -> None:
-    journal = marked(alone, 5)
-    journal.close()
+    marked(alone, 5).close()
     alone.set_back(3)
     (alone.folder / "other").mkdir()
     other = alone.sole("b", directory=alone.folder / "other")
