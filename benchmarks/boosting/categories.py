@@ -77,7 +77,7 @@ def measure(load: Load, sets: Sequence[str], rounds: int, n_singles: int, n_rows
     for name in (*sets, *MADE):
         started = time.perf_counter()
         for seed in range(rounds):
-            split = make(name, seed, most) if name in MADE else load(name, seed).first(most)
+            split = make(name, seed, most) if name in MADE else load(name, seed).drawn(most, seed)
             if not seed:
                 one = Found(split)
                 for least in (48, None):

@@ -101,11 +101,17 @@ class Split:
 
     def first(self, n_rows: int) -> Split:
         """The first training rows only, and at most as many test rows."""
-        some = np.arange(min(n_rows, len(self)))
-        tested = np.arange(min(n_rows, len(self.y_test)))
-        return replace(
-            self, X=self.table(some), y=self.y[some], X_test=take(self.X_test, tested), y_test=self.y_test[tested]
-        )
+        return self._some(np.arange(min(n_rows, len(self))), np.arange(min(n_rows, len(self.y_test))))
+
+    def drawn(self, n_rows: int, seed: int) -> Split:
+        """So many training and test rows at most, drawn at random: files are sorted by time or by class."""
+        rng = np.random.default_rng(seed)
+        trained, tested = (np.sort(rng.permutation(n)[:n_rows]) for n in (len(self), len(self.y_test)))
+        return self._some(trained, tested)
+
+    def _some(self, trained: Indices, tested: Indices) -> Split:
+        X, X_test = numbered(self.table(trained)), numbered(take(self.X_test, tested))
+        return replace(self, X=X, y=self.y[trained], X_test=X_test, y_test=self.y_test[tested])
 
     def error(self, predicted: npt.NDArray[Any]) -> float:
         """Test error: the share of wrong classes, or the mean squared error."""

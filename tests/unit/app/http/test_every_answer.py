@@ -36,7 +36,7 @@ ASKED: list[tuple[str, str, str, Any]] = [
     ("POST", "/subjects/release", "", {"subjects": ["ada"]}),
     ("POST", "/subjects/retain", "", {"subjects": ["ada"], "seconds": 1000}),
     ("POST", "/samples/absence-proofs", "", {"id": "nobody"}),
-    *(("PUT", path, query, {**CONTENT, "label": "no"}) for path, query in (("/samples/{id}", ""), ("/samples", "?id=m"))),
+    *(("PUT", path, more, {**CONTENT, "label": "no"}) for path, more in (("/samples/{id}", ""), ("/samples", "?id=m"))),
     ("DELETE", "/samples/{id}", "", None),
     *(("DELETE", "/samples", f"?id={name}", None) for name in ("nobody", "c9")),
     *(("POST", "/samples/batch-delete", "", {"ids": ["c8"], "list_found": flag}) for flag in (False, True)),

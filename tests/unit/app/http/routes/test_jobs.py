@@ -163,7 +163,9 @@ LATE = {"loss": "quantile", "quantile": 0.9, "monotone_constraints": {"0": 1}}
 
 
 SQUARED, BOOSTED = {"criterion": "squared_error"}, ("incremental-boosting", "online-boosting")
+EVERY_KEY = dict.fromkeys(("kind", "parameters", "classes", "max_classes"), None) | {"score": True}
 RIGHT = [
+    (EVERY_KEY, ("forest", {}), Task.CLASSIFICATION),
     *((content, ("forest", {}), Task.CLASSIFICATION) for content in (b"", {"kind": None, "parameters": None})),
     ({"parameters": {"n_estimators": 7}}, ("forest", {"n_estimators": 7}), Task.CLASSIFICATION),
     ({"kind": "tree", "parameters": DERIVED}, ("tree", DERIVED), Task.CLASSIFICATION),
