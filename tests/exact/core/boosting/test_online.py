@@ -101,6 +101,15 @@ def test_new_categories_take_spare_bins_and_can_be_split_off() -> None:
     model.check_invariants()
 
 
+def test_missing_categories_can_be_split_off() -> None:
+    X = np.zeros((N, 5))
+    X[:, 4] = np.arange(N) % 3
+    X[X[:, 4] == 2, 4] = np.nan
+    model = fitted(X, np.isnan(X[:, 4]).astype(np.int64), N, n_estimators=1, max_leaf_nodes=2)
+    first, second, missing = model.predict_proba(X[:3])[:, 1]
+    assert first == second < 0.5 < missing
+
+
 def test_values_beyond_the_range_get_bins_of_their_own() -> None:
     X, y = table(14, n_values=None)
     highest = X[:60, 0].max()
