@@ -266,7 +266,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 class Proxy:
-    """Stands between a client and a server on a port of this machine, and loses what it is told to lose."""
+    """Stands between a client and a server on a port of this machine, and loses what it has to lose."""
 
     def __init__(self, port: int) -> None:
         self._target = port

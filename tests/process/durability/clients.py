@@ -176,7 +176,7 @@ class Chooser:
 
 
 class Client(threading.Thread):
-    """Sends one request after the other until the server is gone or it is told to stop."""
+    """Sends one request after the other until the server is gone or it has to stop."""
 
     def __init__(self, port: int, name: str, known: Acquaintances, seed: int, first_mark: int) -> None:
         super().__init__(name=name, daemon=True)

@@ -10,7 +10,7 @@ from oubli.app.threads import Threads
 pytestmark = pytest.mark.anyio
 
 
-async def test_endless_work_is_cancelled_and_an_error_that_nobody_awaits_is_not_logged(
+async def test_endless_work_is_cancelled_and_an_error_that_is_not_awaited_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ):
     async def fail() -> None:

@@ -55,7 +55,7 @@ def test_a_report_goes_on_behind_what_the_journal_has_seen(tmp_path: Path):
         assert report.task.batch_size == 3, "batches keep their size: their keys depend on it"
 
 
-def test_a_process_that_was_killed_before_its_first_batch_begins_anew(tmp_path: Path):
+def test_a_process_that_was_killed_before_its_first_batch_begins_again(tmp_path: Path):
     for n_bytes in (0, 1, 20):
         path = tmp_path / f"report-{n_bytes}.csv"
         write(path, 0)

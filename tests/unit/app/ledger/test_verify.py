@@ -97,7 +97,7 @@ def alter(entries: list[Any], place: int, how: str, name: str) -> int:
         "swapped": [after, entry],
         "moved to the end": [after],
         "repeated": [entry, entry, after],
-        # Whoever gives an entry the right hash has broken the one after it.
+        # With the right hash in an entry, the one after it is broken.
         "forged": [resealed({**entry, "type": "export", "snapshot": "00000001"}), entry, after],
         "resealed": [resealed({**entry, "at": after["at"], "more": 7}), after],
     }

@@ -90,7 +90,7 @@ async def test_nothing_reaches_an_address_that_is_refused_or_not_found():
     for resolve, failure in ((loopback, "refused-address"), (nobody, "unresolved"), (never, "timeout")):
         assert await attempts(receiver, Sender(AddressRules((), resolve), SHORT)) == [Outcome(failure)]
     assert receiver.n_connections == 0
-    endpoint = parse_endpoint(f"http://privacy.example:{receiver.port}/", plain_http=True)  # where nobody listens now
+    endpoint = parse_endpoint(f"http://privacy.example:{receiver.port}/", plain_http=True)  # where nothing listens now
     assert await sender().post(endpoint, [], b"") == Outcome("unreachable")
 
 

@@ -91,13 +91,13 @@ def test_keys_are_handed_over_and_fetched(answering: Start) -> None:
     assert its_keys.get(KEY.id) == others.get(KEY.id) == KEY
     assert [peers.fetch_key(name) for name in (KEY.id, "f" * 16)] == [KEY.secret, None]
     assert dict(peers.keys(first).files) == {"signing-ab.pem": b"a key"}
-    # One that nobody has taken is not used.
+    # One that was not taken is not used.
     with pytest.raises(JournalRefusedError):
         Peers(SECRET, lambda: ["http://127.0.0.1:1"]).hand_over(KEY)
     Peers(SECRET, list).hand_over(KEY)  # there is no other node
 
 
-def test_another_cluster_gets_nothing_and_nobody_half_a_download(answering: Start, tmp_path: Path) -> None:
+def test_another_cluster_gets_nothing_and_no_node_half_a_download(answering: Start, tmp_path: Path) -> None:
     url, keys = answering("first")
     peers = Peers(OTHER, lambda: [url])
     with pytest.raises(PeerError):

@@ -13,7 +13,7 @@ from oubli.app.service.service import Service
 
 
 class SlowJournal:
-    """Has a service's next records, those whose notes hold something, written only when whoever asked has gone."""
+    """Has a service's next records, those whose notes hold something, written only when the client has gone."""
 
     def __init__(self, service: Service, holding: bytes = b"") -> None:
         self._entered, self._gone = asyncio.Event(), threading.Event()

@@ -75,7 +75,7 @@ def test_numbers_in_another_form_are_brought_into_ours_and_nothing_is_lost(tmp_p
 
 
 @pytest.mark.parametrize(("kind", "parameters"), KINDS_TRIED)
-def test_a_start_that_finds_no_sound_trees_grows_them_anew(tmp_path, kind, parameters):
+def test_a_start_that_finds_no_sound_trees_grows_them_again(tmp_path, kind, parameters):
     model = model_of(kind, parameters)
     policy = CheckpointPolicy(snapshot_mutations=10**9, snapshot_age=1e9, erasure_deadline=1e6)
     with served(service := make_service(model, tmp_path / "data", policy=policy)) as client:

@@ -210,7 +210,7 @@ def test_digests_of_trees_are_told_while_the_model_is_of_the_version(client, ser
     assert (found, model.digest_of(found)) == (model.tree_digests(), told(client, first)["digest"])
     assert client.head(f"/model/states/{first}?trees=true").status_code == 200
     for query in ("", "?trees=false"):
-        assert told(client, first, query)["tree_digests"] is None, "nobody has asked for them"
+        assert told(client, first, query)["tree_digests"] is None, "they were not asked for"
     client.post("/samples", json=samples(1, "m"))
     assert trees_told(client, first) is None
     assert told(client, first)["digest"] is not None

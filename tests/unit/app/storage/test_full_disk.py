@@ -173,7 +173,7 @@ SIZE = 200_000
 def test_occupies_its_room_where_it_fits_until_it_is_given_up(tmp_path: Path) -> None:
     assert not Reserve(tmp_path, 2**60).ensure()
     assert names(tmp_path) == set()
-    with (tmp_path / RESERVE_NAME).open("wb") as sparse:  # which occupies less, and is made anew
+    with (tmp_path / RESERVE_NAME).open("wb") as sparse:  # which occupies less, and is made again
         os.truncate(sparse.fileno(), SIZE)
     reserve = Reserve(tmp_path, SIZE)
     assert (reserve.give_up(), reserve.ensure(), reserve.ensure()) == (False, True, True)

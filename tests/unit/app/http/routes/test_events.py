@@ -252,7 +252,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oubli.app.http.monitoring.events, "TICK", 0.005)
 
 
-async def test_all_who_listen_get_the_same_bytes_of_one_look_and_there_is_none_when_nobody_does() -> None:
+async def test_all_listeners_get_the_same_bytes_of_one_look_and_without_listeners_there_is_none() -> None:
     source = Numbers()
     feed = Feed(source, lambda: False)
     async with aclosing(feed.listen("7")) as one, aclosing(feed.listen()) as other:
