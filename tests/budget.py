@@ -10,8 +10,6 @@ Hooks of pytest, for `tests/conftest.py`:
 `python -m tests.budget FILE ...` prints the table of such files. Those of a tier have one name up to the first dot.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

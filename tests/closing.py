@@ -1,7 +1,5 @@
 """Closes what a test opens and no one else closes, at the end of the scope that opened it; a plugin of pytest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Protocol, TypeVar

@@ -7,8 +7,6 @@ What the shell starts is this file: it hands arguments, folder, environment and 
 passes signals on, and ends as the command does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What all tests share: the kernel cache, and one real server."""
 
-from __future__ import annotations
-
 import gc
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is kept of a process that dies by a signal, so that its death can be explained. See `recorder` for workers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

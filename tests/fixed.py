@@ -4,8 +4,6 @@ The values are JSON in a variable: `serving(..., TEST_FIXED='{"head_timeout": 2}
 too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 

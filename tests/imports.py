@@ -1,7 +1,5 @@
 """Who imports whom: the modules of the project, their imports, layers, circles and the longest chain."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection, Iterator
 from functools import cache

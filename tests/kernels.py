@@ -5,8 +5,6 @@ has used is compiled again where it has changed, once, instead of in each worker
 since, this takes a second.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Exceptions on demand: the n-th line of some files raises."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 The fork server of `tests.serving.forked` imports this module once; what it forks has all of it.
 """
 
-from __future__ import annotations
-
 import gc
 from importlib import import_module
 

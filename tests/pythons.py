@@ -8,8 +8,6 @@ Each version has an environment in `build/pythons`, from the lock files. A versi
 those of pyenv and uv. One that is not found is said, and is no failure; one whose tests fail is.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

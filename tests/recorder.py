@@ -4,8 +4,6 @@ Workers write the stacks of all threads into a file of their own when they die; 
 with the wait status of the worker, and prints both at the end of the run.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import shutil

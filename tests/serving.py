@@ -1,7 +1,5 @@
 """Real server processes for tests: started as a user would, on a free port, in a folder of their own."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """More threads than the machine may have, and no work too short for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock

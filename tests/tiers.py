@@ -8,8 +8,6 @@ PostgreSQL, or when it has the mark `long`, which `covering` and `ordinary` give
 cases or at another place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path

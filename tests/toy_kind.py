@@ -4,8 +4,6 @@ It answers each query with the shares of the classes held. Run as a program, it 
 changed, saved, loaded, verified and set by settings.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Callable, Mapping

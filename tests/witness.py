@@ -4,8 +4,6 @@ It keeps what it has seen in memory, as long as the object lives: stop `witnessi
 object for a witness that was away.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import threading

@@ -7,8 +7,6 @@ It starts the server of that checkout, changes the model over HTTP, notes what t
 server and packs the directory with the notes. It uses what every version serves.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -3,8 +3,6 @@
 For a new format version only, under new names; see README.md beside this file.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ snapshot. Meanwhile jobs, states and snapshots tell digests and scores of the se
 file and no answer may hold one of a set that an erased sample was in: it would confirm the right guess about it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

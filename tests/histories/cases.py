@@ -1,7 +1,5 @@
 """A kind of model with parameters, and samples for it: columns of every type, with missing values."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from typing import Any

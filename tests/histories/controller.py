@@ -1,7 +1,5 @@
 """Who is told by webhooks and callbacks in random histories: refuses now and then, and remembers what it was told."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from datetime import UTC, datetime

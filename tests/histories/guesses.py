@@ -1,7 +1,5 @@
 """What confirms a guess about an erased sample to anyone who has all other samples: digests, bare, hashed or salted."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -7,8 +7,6 @@ a fresh fit on what is neither erased nor restricted; and once in a while no fil
 anything of a sample that is gone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

@@ -4,8 +4,6 @@ Every state of every receipt, and of every request, is told at least once and in
 and however often the service is stopped or killed; a body holds a receipt's id, its case number and its state.
 """
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections import Counter

@@ -1,7 +1,5 @@
 """Command line of `tests.mutants`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

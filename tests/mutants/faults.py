@@ -1,7 +1,5 @@
 """Faults: drawn from the source by a seed, written to a list, and put into a tree of files again."""
 
-from __future__ import annotations
-
 import ast
 import json
 import random

@@ -1,7 +1,5 @@
 """What all oracles share: hashes that stand for chance, values as they are held, and targets in fixed point."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from hashlib import blake2b

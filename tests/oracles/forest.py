@@ -22,8 +22,6 @@ tuple of the sum of quantised targets. A rule is one of
 One function a rule of the semantics, in the order in which they are needed.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The digest of the oracle's forests: the canonical form of trees, hashed."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Merkle trees written down as RFC 6962 defines them: by recursion over the list of leaves (section 2.1)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The root of a set as it is defined: by recursion over all depths, nothing kept and nothing left out."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Splits at a threshold or a category, as the oracles of single trees and of boosting have them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

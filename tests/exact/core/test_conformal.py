@@ -1,7 +1,5 @@
 """Sets, intervals and data values, beside what is counted by hand from each tree's leaves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Attributions are Shapley values of the live trees, in every kind and after any history; changes flip answers."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

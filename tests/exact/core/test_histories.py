@@ -1,7 +1,5 @@
 """After every operation of any history a model is what goes along with it says (`tests/histories`)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Trees as people look at them: walking one by its questions leads where predictions come from, in every kind."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One model in many threads: see `tests/stress.py`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

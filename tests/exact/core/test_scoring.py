@@ -1,7 +1,5 @@
 """Scores of models on samples that were not learned, beside slow and obviously right ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

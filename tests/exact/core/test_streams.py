@@ -1,7 +1,5 @@
 """Streams: at each moment the model is a fresh fit on the window, whatever features come and go."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from datetime import UTC, datetime, timedelta

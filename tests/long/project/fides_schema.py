@@ -6,8 +6,6 @@ Fides imports clients of all databases that it knows. Those that are not install
 checked are the classes of Fides and of its language that describe connectors and data sets.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.machinery

@@ -1,7 +1,5 @@
 """The connector for Fides is what Fides' own schema asks for; its package is installed in a venv of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """The wheel in an empty environment serves, predicts and deletes; the bill of materials lists what is in it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

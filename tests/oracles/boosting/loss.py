@@ -1,7 +1,5 @@
 """exp, log, sigmoid and softmax by + - * / in a fixed order, so that every machine gives the same bits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

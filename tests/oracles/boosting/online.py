@@ -7,8 +7,6 @@ the trees themselves.
 Algorithms are those of "Online Gradient Boosting Decision Tree" (Lin, Chung, Lao, Zhao 2025).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

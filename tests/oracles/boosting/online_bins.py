@@ -1,7 +1,5 @@
 """Bins of `online-boosting` and the candidates among them: Appendix A of the paper, and section 3.3."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Derivatives of `online-boosting` as integers, and the scale of a regression."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 All of it is a function of the set of samples and the seed. `draw(seed, purpose)` names what a number is drawn for.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Statistics of the labels by category, slowly: what `incremental-boosting` on grids reads beside the cells."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

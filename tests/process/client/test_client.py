@@ -1,7 +1,5 @@
 """Clients of a real server: progress as it comes, and a server that goes and comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading

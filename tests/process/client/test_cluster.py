@@ -1,7 +1,5 @@
 """The client and real nodes: it writes at the leader, reads its writes anywhere, and continues when the leader dies."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import closing

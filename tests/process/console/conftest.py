@@ -1,7 +1,5 @@
 """A server that many tests look at, and the console in a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

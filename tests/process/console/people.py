@@ -1,7 +1,5 @@
 """Data of the servers that the console is tested with."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

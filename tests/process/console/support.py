@@ -1,7 +1,5 @@
 """People in front of the console: a page, and a hand that uses the mouse or the keyboard."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.error

@@ -1,7 +1,5 @@
 """The console of a node of a cluster, whose answers are made here: the nodes, and what is left to the leader."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

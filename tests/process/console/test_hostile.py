@@ -1,7 +1,5 @@
 """Hostile names and texts are shown as text, and do nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The console of a server that asks for keys: what a key may not do is not shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 

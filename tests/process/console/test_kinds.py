@@ -1,7 +1,5 @@
 """All views over each kind of model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Erasures that are finished after their deadline, or should be finished and are not: every view says so."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every view in light and dark, wide and narrow: nothing for axe to find, and nothing that sticks out."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Browser, expect
 

@@ -1,7 +1,5 @@
 """The view of what the model is doing."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A server that goes away while people look at it, and comes back."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

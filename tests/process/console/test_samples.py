@@ -1,7 +1,5 @@
 """The view of samples and people. What it says is compared with what the server holds."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

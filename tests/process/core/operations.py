@@ -1,7 +1,5 @@
 """Everything that can be done with a model of some kind, as steps with names: what a server does, and more."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Run with NUMBA_DISABLE_JIT=1, before anything else imports `core`.
 """
 
-from __future__ import annotations
-
 from oubli.core.jit.compilation import note_calls
 
 Signature = tuple[str, str]

@@ -3,8 +3,6 @@
 `python -m tests.process.core.smoke` prints what came of them.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

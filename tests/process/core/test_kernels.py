@@ -1,7 +1,5 @@
 """The kernels in every way of running them: from the cache, with bounds checks, interpreted."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Kernels are interpreted and the types of their arguments noted: whether somethin
 compiling anything.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Samples that cannot be mistaken for anything else, and every form in which something of them could be left."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Clients that change a model all at once, each in a thread and on its own connection, and remember every answer."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import random

@@ -1,7 +1,5 @@
 """What the tests of durability share: small servers on people."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -7,8 +7,6 @@ Everything after the last flush is gone when power goes; or, as disks are free t
 A file system that orders things better than this loses less, so what is recovered here is recovered there.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -4,8 +4,6 @@ receipt   Ed25519 over its RFC 8785 form without `signature`, by the key that `k
 entry     `hash` is the SHA-256 of its RFC 8785 form without `hash`; `previous` is the hash of the one before
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

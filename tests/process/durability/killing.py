@@ -7,8 +7,6 @@ line for each step begun. `kill`, if it is not null, has the name of a step, its
 whether the process dies before or after it.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json

@@ -1,7 +1,5 @@
 """A receiver of webhooks and callbacks in threads of the test."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 from collections.abc import Callable, Iterator

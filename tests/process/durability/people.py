@@ -4,8 +4,6 @@ Every sample that a test sends has a number of its own in the column `fnlwgt`, i
 wherever it is, also when nobody knows the id it was given.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """What a server holds, asked over HTTP, and what a fresh fit on the same samples gives."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

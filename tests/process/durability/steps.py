@@ -1,7 +1,5 @@
 """A short history that takes every step there is on the disk, and what must be true if it ends at one of them."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import random

@@ -1,7 +1,5 @@
 """After `erased` nothing of a sample is left, in no encoding: in no file, not in the log, in nothing in memory."""
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections.abc import Callable, Iterator

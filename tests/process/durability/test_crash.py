@@ -1,7 +1,5 @@
 """What was acknowledged survives SIGKILL at any instant, and what was deleted does not come back."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The model of a disk itself: what lasts and what does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

@@ -1,7 +1,5 @@
 """Disks that are full, fail or cannot be written: what is refused is not held, what was acknowledged is safe."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

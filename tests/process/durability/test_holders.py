@@ -1,7 +1,5 @@
 """Before an erasure says `erased`, everything that may hold something of a sample is rid of it: one list, one test."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip

@@ -1,7 +1,5 @@
 """The model of truth itself: what it must notice, and what it must not complain about."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """A server whose journal is in PostgreSQL: killed, cut off and started again, and searched for what was erased."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

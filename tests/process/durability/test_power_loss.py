@@ -1,7 +1,5 @@
 """Power may go at any instant: every success is sent after the flush that covers it, and what was flushed is enough."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

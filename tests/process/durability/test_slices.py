@@ -1,7 +1,5 @@
 """A kill between two slices of a large change: it was on the disk before the first, so that it comes back whole."""
 
-from __future__ import annotations
-
 import http.client
 import shutil
 from pathlib import Path

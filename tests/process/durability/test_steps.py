@@ -1,7 +1,5 @@
 """A kill at every step of a commit, a snapshot, a rename, a compaction, an erasure: before it and after it."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Data directories that earlier versions wrote open in this one, with all that they hold (tests/golden/README.md)."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a server asked of the operating system, in order, as `strace` saw it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

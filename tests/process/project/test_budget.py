@@ -1,7 +1,5 @@
 """Long tests end with their time and a table tells what ran; of cases that are left to them, some stay ordinary."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

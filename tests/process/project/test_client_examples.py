@@ -1,7 +1,5 @@
 """The examples in the reference of the client run against a server, in any order: each names samples of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The profile `cluster` of docker-compose.yml: what its services say, and its PostgreSQL with a standby, run here."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

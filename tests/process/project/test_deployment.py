@@ -1,7 +1,5 @@
 """The examples for Kubernetes and systemd: schemas and systemd accept them, and the server runs with what they say."""
 
-from __future__ import annotations
-
 import shutil
 import urllib.request
 from pathlib import Path

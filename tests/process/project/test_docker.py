@@ -1,7 +1,5 @@
 """The container's parts, as far as they can be tried without a container engine."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -5,8 +5,6 @@ stand for anything, and numbers with fractions need only be near. The blocks of 
 process.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The notebooks run on the wheel, and the pages of the gallery show what is in them."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from importlib.util import module_from_spec, spec_from_file_location

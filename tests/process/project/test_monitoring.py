@@ -1,7 +1,5 @@
 """The files for Prometheus and Grafana below docker/, tried with Debian's Prometheus and a real server."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """ARCHITECTURE.md follows a deletion through the files: the list is what a trace of one finds."""
 
-from __future__ import annotations
-
 import re
 import sys
 

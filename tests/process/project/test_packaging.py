@@ -1,7 +1,5 @@
 """What an installation brings: one top-level name, and one import name for each module."""
 
-from __future__ import annotations
-
 import email
 import json
 import re

@@ -1,7 +1,5 @@
 """Nodes that several tests of this folder share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Nodes of one cluster for tests: real servers on fixed ports, which may begin again, and a PostgreSQL of their own."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal

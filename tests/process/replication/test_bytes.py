@@ -1,7 +1,5 @@
 """After `erased` nothing of a sample can be read anywhere: nodes, primary, standby, base backup, a copy of the log."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A node that may have missed an erasure answers nothing that depends on samples: cut off, or frozen and thawed."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal

@@ -1,7 +1,5 @@
 """A cluster that has lost all disks begins again with its keys and its ledger, and no one who was erased is served."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Nodes that are silent, cut off from what they need, or other than the one that leads."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A server that kept its journal in files becomes the first node of a cluster."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

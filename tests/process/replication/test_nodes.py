@@ -1,7 +1,5 @@
 """Two nodes as their users see them: one takes changes, both answer, each takes over from the other."""
 
-from __future__ import annotations
-
 import signal
 import time
 

@@ -1,7 +1,5 @@
 """Files that more than one test of the service needs."""
 
-from __future__ import annotations
-
 import json
 import struct
 import threading

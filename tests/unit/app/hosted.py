@@ -1,7 +1,5 @@
 """A server with sockets in a thread of this process, so that a test can look at what it holds in memory."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

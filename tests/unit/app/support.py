@@ -1,7 +1,5 @@
 """A small model behind the application, as most tests of the service need it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Log lines: two formats, no texts of exceptions, the request that they are about."""
 
-from __future__ import annotations
-
 import json
 import logging
 import warnings

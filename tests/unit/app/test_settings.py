@@ -1,7 +1,5 @@
 """Settings: their order, their refusals, and that no refusal repeats what was set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

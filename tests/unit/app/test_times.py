@@ -1,7 +1,5 @@
 """Times and periods as they are written; the clock, whatever is done to that of the machine."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

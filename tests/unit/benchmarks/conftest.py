@@ -1,7 +1,5 @@
 """Data sets as the benchmarks read them, with few rows: Adult of the example of the project, others made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two commits are compared by what their scripts print."""
 
-from __future__ import annotations
-
 from math import comb
 
 import pytest

@@ -1,7 +1,5 @@
 """What is measured is what is said: audits, sets, and requests of the inference protocol."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

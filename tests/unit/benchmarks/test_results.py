@@ -1,7 +1,5 @@
 """Pages of results: how they are written and read, and of which commits their figures are."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every script with questions about models runs from end to end on very little, with a table for each question."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """A transport that answers by a script and only notes how long it was asked to wait: flows without I/O."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """HTTP by hand, for servers that break off."""
 
-from __future__ import annotations
-
 import socket
 
 

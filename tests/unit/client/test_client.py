@@ -1,7 +1,5 @@
 """Both clients against the application in this process: every operation, as a user calls it."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Operations by a script: pages, jobs that are watched or asked for, and answers that are not what they should be."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

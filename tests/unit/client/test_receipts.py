@@ -1,7 +1,5 @@
 """Receipts are checked as anybody could: against the form that another implementation writes."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from typing import Any

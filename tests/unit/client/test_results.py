@@ -1,7 +1,5 @@
 """Answers of older and newer servers are read, what is signed is kept as it came, and each problem has an error."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

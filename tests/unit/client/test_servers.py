@@ -1,7 +1,5 @@
 """Several servers: who is asked, who is asked next, and that no one else is ever sent a request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any

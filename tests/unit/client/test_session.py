@@ -1,7 +1,5 @@
 """What is sent again, when, and under which key; and that a client asks for what it has seen."""
 
-from __future__ import annotations
-
 import random
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables on their way out say what the library understands by them, and what cannot be sent is named by its place."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Both transports against a server that breaks off: what is half an answer is none, and whether it may have counted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Which classes a model may have: closed ones, and how many."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers at the ends of what a file may hold: what `load` accepts can be worked with, saved and loaded again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ The long tests run in a process for each model, which writes down what it is at:
 model and the seed, and `python -m tests.unit.core.test_mutated_files MODEL SEED` repeats it.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import subprocess

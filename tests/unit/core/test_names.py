@@ -1,7 +1,5 @@
 """What models show in a prompt or a notebook: names for users alone, and short texts of what they return."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any

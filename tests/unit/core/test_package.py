@@ -1,7 +1,5 @@
 """What the package says of itself: its version, its types, and how it is imported."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

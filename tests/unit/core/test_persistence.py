@@ -1,7 +1,5 @@
 """Model files: what they give back, what they refuse, and what they do not hold."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

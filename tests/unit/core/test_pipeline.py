@@ -1,7 +1,5 @@
 """Transformers before a model: ids survive them, and those that learn from samples are refused or told."""
 
-from __future__ import annotations
-
 import warnings
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Kinds are imported when they are asked for, and adding one touches its folder and the registry, and nothing else."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import subprocess

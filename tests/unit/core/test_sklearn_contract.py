@@ -1,7 +1,5 @@
 """The estimators by scikit-learn's own checks, and by what its users expect."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import pickle

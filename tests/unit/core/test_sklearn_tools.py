@@ -1,7 +1,5 @@
 """The estimators at work inside scikit-learn's tools."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """Weights of samples and classes in the library: what is accepted, held, kept in files, and what a fit makes of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Those of the client, which needs a server, run in `tests/process/project/test_client_examples.py`.
 """
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import re

@@ -1,7 +1,5 @@
 """The connector for Fides asks routes that there are, and gets from them what it expects."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who may import whom: the layers of `app`, `core` and the client."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

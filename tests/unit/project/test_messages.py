@@ -1,7 +1,5 @@
 """Every refusal and every line of the log says what has happened and what to do, and is in the page of messages."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

@@ -1,7 +1,5 @@
 """Texts name modules, files and identifiers that are there: docstrings, comments, documents and lists."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from functools import cache

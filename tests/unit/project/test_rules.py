@@ -1,7 +1,5 @@
 """The rules of the house, checked where a reviewer would have to remember them."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """How large the parts of the project may be: files of a folder, parameters of a constructor, chains of imports."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The fast way to write a sample gives what the slow one does, which follows RFC 8785 step by step."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trees against the published roots and an oracle by recursion; proofs that are altered are refused."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

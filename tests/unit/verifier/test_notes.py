@@ -1,7 +1,5 @@
 """Signed notes and policies, with the example that the specification of notes has."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 

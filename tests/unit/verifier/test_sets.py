@@ -1,7 +1,5 @@
 """Proofs of absence, roots of sets, digests of trees: what holds is taken, and every alteration is refused."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -1,7 +1,5 @@
 """Backups and restores in any order as the documentation writes them, and guesses about whom was erased meanwhile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

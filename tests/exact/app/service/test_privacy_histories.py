@@ -1,7 +1,5 @@
 """What people may ask for, in random order, through restarts, kills and restores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

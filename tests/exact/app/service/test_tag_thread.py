@@ -1,7 +1,5 @@
 """Threads that resolve tags while others ask and change: every answer is that of the oracle."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """A journal against a plain list, through kills at any time."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

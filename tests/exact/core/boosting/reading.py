@@ -1,7 +1,5 @@
 """Trees of `core` as the oracle's nodes, and back."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Trees that are given and not grown: predictions are the oracle's, and the digest tells all that they read."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

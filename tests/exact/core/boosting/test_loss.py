@@ -1,7 +1,5 @@
 """exp, log, sigmoid and softmax: near those of the C library, and the same bits everywhere."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 What a fit is, and that updates give it, is in the histories, with the oracles; these are cases that they seldom meet.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Online boosting: what makes it grow again, what it takes in without, its bins, candidates and derivatives by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

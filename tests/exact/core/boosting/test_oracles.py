@@ -1,7 +1,5 @@
 """What stands behind the oracles: fits computed by hand, and scikit-learn's boosting."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Boosting on presorted columns: what updates keep and when they begin from nothing, and the peer of the benchmarks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 The player compares digest, answers and all counts with a model fitted to the same samples in other slots.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """Boosting in threads: failures leave the model sound; for the same bits see `contracts/test_threads.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any

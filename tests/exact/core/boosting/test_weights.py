@@ -1,7 +1,5 @@
 """Weights of samples in boosting: what one is worth. Histories of weighted samples are in `tests/histories`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every kind of model does, whatever its trees are."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import random

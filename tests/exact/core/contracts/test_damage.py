@@ -1,7 +1,5 @@
 """What is wrong in an engine is found and named, and arrays of a file that are no trees of its samples are refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """After unlearning nothing of a sample is left in any array or container of a model, nor in its file."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass

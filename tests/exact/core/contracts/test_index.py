@@ -1,7 +1,5 @@
 """Ids from the index of a DataFrame, by every kind of model."""
 
-from __future__ import annotations
-
 import datetime
 import pickle
 from pathlib import Path

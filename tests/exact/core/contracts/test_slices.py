@@ -1,7 +1,5 @@
 """A change that is made in slices: the model of a change at once in the end, and the one before for readers between."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Any number of threads gives the same bits, and nothing but the estimator knows how many there are."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Iterator

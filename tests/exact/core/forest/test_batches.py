@@ -1,7 +1,5 @@
 """A batch is answered as the oracle answers its rows, one by one: to the bit, whatever the pieces it is cut into."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import Any

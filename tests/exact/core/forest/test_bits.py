@@ -1,7 +1,5 @@
 """Bit rows: columns that hold only 0 and 1, that begin to, and that stop."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

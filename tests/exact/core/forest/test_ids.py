@@ -1,7 +1,5 @@
 """Ids decide which trees learn a sample and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 from oubli.core import DynamicForestClassifier

@@ -1,7 +1,5 @@
 """Nodes in order make the same model, and a path goes through few pages."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trees that are grown without the others are those of the whole fit, bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any

@@ -3,8 +3,6 @@
 What such leaves say is compared with the oracle in histories, by `most_counters` of `tests/histories/kinds.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

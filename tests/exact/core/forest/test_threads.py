@@ -1,7 +1,5 @@
 """Threads at one forest: what they borrow comes back, whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import pickle
 import random
 import threading

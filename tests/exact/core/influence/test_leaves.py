@@ -1,7 +1,5 @@
 """LeafInfluence, forward and reverse, and LeafRefit, against refits of given structures by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models, and everything that can be done to them, for `test_all_or_nothing.py`."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Callable, Sequence

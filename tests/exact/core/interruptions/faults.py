@@ -1,7 +1,5 @@
 """Faults on demand: the n-th allocation of NumPy fails, Ctrl-C comes at some moment; see `tests/lines.py` as well."""
 
-from __future__ import annotations
-
 import ctypes
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A change is made completely or not at all, or the model says that it is unusable: memory that ends, and Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """One operation with one fault, and whether the model is what it may be afterwards."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads a model's tree as it is into the oracle's nodes, so that the two can be compared and checked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from oubli.core.jit.nodes import MISSING_LEFT, NIL, ONE_VS_REST

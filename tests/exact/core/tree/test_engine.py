@@ -1,7 +1,5 @@
 """The tree below its estimator: large builds, room that is short, work that is foreseen, and what `verify` counts."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

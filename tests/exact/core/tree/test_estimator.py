@@ -1,7 +1,5 @@
 """The estimator: its parameters, what it promises, its window, and how people read it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from unittest.mock import patch

@@ -14,8 +14,6 @@ need 6 D / (1 - D) > beta, and that is below 12.5 D as long as D <= 0.52; the Gi
 2 D / (1 - D) <= 2.5 D for D <= 1/5. No epsilon that Theorem 3.2 allows comes to either.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

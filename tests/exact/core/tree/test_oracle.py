@@ -1,7 +1,5 @@
 """The oracle and its checker, on cases small enough to be computed by hand, and beside scikit-learn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

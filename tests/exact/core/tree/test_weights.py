@@ -1,7 +1,5 @@
 """A tree of samples with weights: beside one of repeated rows, built and judged by the oracle, and after histories."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 `schemathesis.toml` lists what OpenAPI cannot say.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib

@@ -3,8 +3,6 @@
 On an idle machine nothing is above 100 ms.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import http.client

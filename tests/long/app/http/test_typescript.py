@@ -1,7 +1,5 @@
 """The types that openapi-typescript makes of each document compile, and say what a request may leave out."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

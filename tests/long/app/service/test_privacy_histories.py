@@ -4,8 +4,6 @@
 quiet machine. They are cut into histories of two thousand, a third of them of other kinds than the forest.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

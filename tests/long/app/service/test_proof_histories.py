@@ -4,8 +4,6 @@ Each begins with a data directory that an earlier version has written. `OUBLI_PR
 there are in all. They are cut into histories of a thousand, each with another directory.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

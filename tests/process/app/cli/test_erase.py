@@ -1,7 +1,5 @@
 """`oubli erase` against a server: what it reports, and that a run that was broken off does nothing twice."""
 
-from __future__ import annotations
-
 import csv
 import json
 import signal

@@ -1,7 +1,5 @@
 """`oubli load-test` against real servers: what it says, how it ends, and that it leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The command line as a user meets it: what it does, what it says, and how it ends."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

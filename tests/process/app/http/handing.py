@@ -10,8 +10,6 @@ written       the last snapshot is written
 hold          not an end: the last snapshot waits until there is a file named `go`
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import os

@@ -1,7 +1,5 @@
 """Predictions and additions in bulk on a real server: memory, clients that misbehave, changes and kills meanwhile."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Clients without a key that open many connections, send endless heads, or send slowly, to a real server process."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

@@ -1,7 +1,5 @@
 """A client that is generated from the OpenAPI document works against a live server, errors included."""
 
-from __future__ import annotations
-
 import compileall
 import importlib
 import json

@@ -1,7 +1,5 @@
 """The sockets go from the standby to the application and back: kills in between, and late connections."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """The server as a process: signals and restarts."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

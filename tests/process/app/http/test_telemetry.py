@@ -1,7 +1,5 @@
 """A server that logs JSON and sends traces: what a program reads of both, and what neither holds."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

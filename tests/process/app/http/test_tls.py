@@ -1,7 +1,5 @@
 """TLS on a real server, and health checks from its first moment to its last."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal

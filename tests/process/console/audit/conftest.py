@@ -1,7 +1,5 @@
 """Servers with receipts and a ledger, which many tests look at; some may change theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

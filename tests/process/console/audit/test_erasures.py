@@ -1,7 +1,5 @@
 """The view of erasures: the list, one receipt and its check, reports; by mouse and by keyboard."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The view of the ledger, the keys and who may do what; by mouse and by keyboard."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

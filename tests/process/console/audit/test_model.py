@@ -1,7 +1,5 @@
 """The view of the model: parameters, importances, trees, fits, and work on the whole; by mouse and by keyboard."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

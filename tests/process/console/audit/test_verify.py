@@ -1,7 +1,5 @@
 """Receipts are checked in the browser as `oubli ledger verify` checks them."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

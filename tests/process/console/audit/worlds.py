@@ -1,7 +1,5 @@
 """Servers whose model, names and ledger are known, for the views of erasures, the model and the ledger."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The cache of compiled kernels: whatever is wrong with it is a miss, never an error and never other code."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

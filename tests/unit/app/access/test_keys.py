@@ -1,7 +1,5 @@
 """Keys: how their file is kept, what they open, and what a server makes of a file that is damaged or gone."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

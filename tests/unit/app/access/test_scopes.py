@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 from oubli.app.access.scopes import needed_scopes, rule_for

@@ -1,7 +1,5 @@
 """`oubli proof check` with proofs of absence, and servers that lie about them: each lie is found and named."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

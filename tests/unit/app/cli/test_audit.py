@@ -1,7 +1,5 @@
 """`oubli audit` against servers that lie: each lie is found, exits with 1, and its rule is named."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

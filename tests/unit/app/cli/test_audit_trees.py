@@ -1,7 +1,5 @@
 """`oubli audit --trees`: the same answers as all trees give, in as far as the trees that are drawn can know."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from types import SimpleNamespace

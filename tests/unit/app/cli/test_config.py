@@ -1,7 +1,5 @@
 """`oubli config`: what it prints can be a settings file, and names where each setting comes from."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

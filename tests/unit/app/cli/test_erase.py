@@ -1,7 +1,5 @@
 """Report and journal of erasures in bulk: whatever a killed process leaves, the next one continues with it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

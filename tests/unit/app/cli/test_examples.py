@@ -1,7 +1,5 @@
 """The row that a server prints to try it with: accepted by the model, and nobody's."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`oubli proof fetch`: a state with the digests of its trees, and the samples of the same version."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Help: one screen of what most people need, all settings on request, and words for what is gone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`oubli proof check` and `oubli ledger verify --since` against a server that lies: each lie is found and named."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

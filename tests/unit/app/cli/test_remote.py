@@ -1,7 +1,5 @@
 """Asking a running server: what its refusals become, and that half a download is no file."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`oubli predict --url`: a running server predicts a file as the command does with a model file."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

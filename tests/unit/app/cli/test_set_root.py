@@ -1,7 +1,5 @@
 """The root over an export is that of the verifier, which shares no code with it, errors included."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

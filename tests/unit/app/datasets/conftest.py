@@ -1,7 +1,5 @@
 """Tests of data files run in a folder of their own, without settings around."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

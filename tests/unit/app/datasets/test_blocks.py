@@ -1,7 +1,5 @@
 """Blocks of a stream depend on its bytes, not on the pieces in which they come; so does what is wrong with it."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

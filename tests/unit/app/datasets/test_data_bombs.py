@@ -1,7 +1,5 @@
 """Data files that unpack to far more than they are: refused with limit and remedy, before the memory is full."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

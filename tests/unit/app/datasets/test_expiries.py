@@ -1,7 +1,5 @@
 """Columns of a data file that say when its rows expire, and how much they count."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

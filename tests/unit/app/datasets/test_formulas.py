@@ -1,7 +1,5 @@
 """No spreadsheet runs a text that was submitted, and reading back gives the text."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

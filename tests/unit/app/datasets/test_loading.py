@@ -1,7 +1,5 @@
 """Data files: what they become, and that whatever is wrong is named with file, line, column and remedy."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Files that cannot be understood: each is refused with where, the rule and what to do, and without its values."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """What is said of a data file: in lines, by `oubli inspect`, when a server asks, and in `GET /model`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

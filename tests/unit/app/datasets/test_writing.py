@@ -1,7 +1,5 @@
 """Files as programs write them: all of them are understood as the same table, and give the same model."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

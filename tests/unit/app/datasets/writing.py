@@ -4,8 +4,6 @@ Spreadsheets, databases and R are imitated: what they write is a matter of separ
 is missing, and forms of numbers and dates.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

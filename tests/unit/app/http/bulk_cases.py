@@ -1,7 +1,5 @@
 """Rows and samples in every format, as clients would write them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

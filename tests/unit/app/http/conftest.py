@@ -1,7 +1,5 @@
 """A client of a small server, and a server without sockets in the event loop of the test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any

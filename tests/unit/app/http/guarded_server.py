@@ -3,8 +3,6 @@
 python -m tests.unit.app.http.guarded_server serve ...      GUARD_NOTES names the file
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Requests for fuzzing, drawn from a seed: right ones, wrong ones, and bytes that are hardly requests."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """Keys as callers meet them: over HTTP, on both ways in; and what `GET /access` tells of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

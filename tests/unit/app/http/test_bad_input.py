@@ -3,8 +3,6 @@
 Every submitted text holds MARK or is a number that occurs nowhere else.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field
 from typing import Any

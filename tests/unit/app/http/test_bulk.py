@@ -1,7 +1,5 @@
 """Bulk bodies and answers: the same as in JSON, whatever the format and however it comes; wrong ones change nothing."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

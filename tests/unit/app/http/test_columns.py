@@ -1,7 +1,5 @@
 """Columns too many or too few mean the same in every format, and numbers beyond 64 bits are named in every one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

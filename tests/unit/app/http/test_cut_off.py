@@ -1,7 +1,5 @@
 """A node that may have missed an erasure answers nothing that depends on samples, whichever way a request takes."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Bodies that come compressed: any pieces, several members, damage, and bombs."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Every JSON answer has the documented shape, every time one form, and what is not held is always answered alike."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

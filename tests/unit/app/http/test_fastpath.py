@@ -4,8 +4,6 @@ Two servers that differ in nothing but uvicorn's protocol get the same bytes, in
 thousands of right and wrong ones. Nothing hangs, and no error repeats a value.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """`GET /metrics`: formats, what is counted, and what no label says."""
 
-from __future__ import annotations
-
 import platform
 from pathlib import Path
 from typing import Any

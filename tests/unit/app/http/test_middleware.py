@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any

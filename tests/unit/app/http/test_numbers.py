@@ -1,7 +1,5 @@
 """What goes in comes out: numbers in the shortest text that reads back, and a copy of an answer changes nothing."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Each request is observed once, with the template of its route and an id, whichever path it takes; errors, too."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """What requests hold: places of errors, ids, limits; large bodies, read in a thread or not at all; and problems."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Connections without sockets: the short way in, the order of answers, and limits of number, size and time."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from itertools import product

@@ -1,7 +1,5 @@
 """What SIGHUP reads again, and what it refuses."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One table of routes: what a path takes, and which names in the folder of samples are no ids."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote

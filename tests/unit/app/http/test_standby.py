@@ -1,7 +1,5 @@
 """What is answered while there is no application, and by whom a port is taken."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

@@ -1,7 +1,5 @@
 """Spans: names, parents, attributes, and what they never hold."""
 
-from __future__ import annotations
-
 import json
 import threading
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Tensors are what NumPy says they are, in JSON and in bytes; what is no tensor is refused before it costs anything."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Triton's own client of the Open Inference Protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """A server's ledger with its log published, and the lies that it could tell: what a person gets from it as texts."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """A ledger with its two sides, and a time that tests set."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ledgers that are older than what has been seen: a newer one taken in, or gone on without."""
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files as a crash leaves them: copied at any time, cut, flipped, replaced."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

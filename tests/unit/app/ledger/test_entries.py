@@ -1,7 +1,5 @@
 """Canonical forms: of entries, and of what the leaves of a set are hashed from, as the verifier has them."""
 
-from __future__ import annotations
-
 import datetime
 import enum
 import json

@@ -1,7 +1,5 @@
 """The log in the ledger's file: what is signed stays true across crashes, and damage is found when it is opened."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """No id, subject or target is in the ledger, in any form, at any time."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import uuid

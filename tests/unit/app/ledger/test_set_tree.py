@@ -1,7 +1,5 @@
 """The root of a set is that of a fresh tree after any history, and absence is proved."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from array import array

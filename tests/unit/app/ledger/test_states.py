@@ -1,7 +1,5 @@
 """Entries of states: what is hashed and what is beside them, and that salt and digest go with a finished erasure."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tree of the signing side: its roots, proofs and tiles against an oracle, the verifier and another library."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

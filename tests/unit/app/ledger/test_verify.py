@@ -1,7 +1,5 @@
 """What a verifier finds: every change to a chain and to a receipt."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import uuid

@@ -1,7 +1,5 @@
 """An authority of our own, and certificates from it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address

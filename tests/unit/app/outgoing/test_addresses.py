@@ -1,7 +1,5 @@
 """Nothing is sent to an address that is not one of the public Internet, however it is written."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 from unittest.mock import AsyncMock

@@ -1,7 +1,5 @@
 """One attempt: to the address that was checked, for the name that was asked for, and what came of it."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from typing import Any

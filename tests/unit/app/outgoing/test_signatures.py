@@ -1,7 +1,5 @@
 """What receivers check: the vectors of Standard Webhooks, its own library, and OpenDSR's certificate."""
 
-from __future__ import annotations
-
 import base64
 import re
 import secrets

@@ -1,7 +1,5 @@
 """What more than one test of replication needs."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

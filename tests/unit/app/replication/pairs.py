@@ -1,7 +1,5 @@
 """A service that leads, and a node that follows it, in one event loop and without a database."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager

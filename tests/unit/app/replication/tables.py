@@ -1,7 +1,5 @@
 """The tables of a cluster in memory, as several nodes of one process may share them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

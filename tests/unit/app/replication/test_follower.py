@@ -1,7 +1,5 @@
 """A node that follows has the model, the ledger and the unfinished erasures of the one that leads."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from typing import Any

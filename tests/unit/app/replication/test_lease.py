@@ -1,7 +1,5 @@
 """Who leads: one at a time, another one when the lease is over, none that is expelled."""
 
-from __future__ import annotations
-
 import logging
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What nodes send each other, and how a node begins again."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Until when a node may be asked, and what it says when it is cut off, behind, or cannot write its files."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -1,7 +1,5 @@
 """What more than one test of the service needs."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Starts that are killed at some of their steps: the directory is copied at that instant, and started again."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

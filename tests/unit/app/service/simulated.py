@@ -1,7 +1,5 @@
 """Time that is the test's: what waits for a time continues when everybody waits."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A journal that is being written until the caller has gone."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine

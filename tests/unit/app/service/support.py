@@ -1,7 +1,5 @@
 """What tests of the service share: starting one, waiting for what must happen, holding a method up, failing."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading

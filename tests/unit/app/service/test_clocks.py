@@ -1,7 +1,5 @@
 """Whatever is done to the machine's clock: erasures end in time, receipts tell the truth, nothing is done too often."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A server answers while kernels are compiled, and nothing is compiled or loaded on its event loop."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Every state of every receipt is delivered at least once, in order, to no one else, whatever the receiver does."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable

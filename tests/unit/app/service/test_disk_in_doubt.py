@@ -1,7 +1,5 @@
 """What the service does about a disk that refuses: undone and tried again; and about a flush that failed: no more."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 import sqlite3

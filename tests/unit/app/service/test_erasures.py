@@ -1,7 +1,5 @@
 """What of the journal is dropped, and what for; what keeps erasures from their end, and how many may expire at once."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A change of some samples costs what as many single ones cost: no copy, nothing resolved, and nobody waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

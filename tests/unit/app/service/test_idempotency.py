@@ -1,7 +1,5 @@
 """After an erasure nothing that is kept of a repeated request tells what its body held."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

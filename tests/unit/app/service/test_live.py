@@ -1,7 +1,5 @@
 """Idle time: which tags are resolved when, on the loop and by a thread that has the model lent; the model's lock."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import multiprocessing

@@ -1,7 +1,5 @@
 """Data directories that have lost files: nothing erased comes back, and nothing acknowledged goes, in silence."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from contextlib import nullcontext

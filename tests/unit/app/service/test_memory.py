@@ -1,7 +1,5 @@
 """The allocator, free memory and core dumps, tried in processes of their own."""
 
-from __future__ import annotations
-
 import resource
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A ledger that names keys which are not there: refused, or gone on without when somebody says so."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import Iterator

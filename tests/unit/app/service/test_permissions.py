@@ -1,7 +1,5 @@
 """A file that this user may not read is told as that: not as damage, and not with the advice to remove something."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The log of a service: published in the background, cosigned, continued after a crash, compared with its witnesses."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

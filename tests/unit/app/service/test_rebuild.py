@@ -1,7 +1,5 @@
 """A model that is not exact: what it has unlearned leaves traces in its tree, until it is built again."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Snapshots that are sent in, and what a start makes of files whose trees are not those of their samples."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A data directory from a backup with the newer ledger: what that says is gone is gone before anything is served."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import Iterator

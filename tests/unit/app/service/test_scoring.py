@@ -1,7 +1,5 @@
 """Fits are scored before and after, their progress is told, and what cannot be scored stays a fit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

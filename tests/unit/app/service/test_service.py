@@ -1,7 +1,5 @@
 """The one writer: what waits for what, what continues meanwhile, and what a failure leaves behind."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import closing
 from typing import Any

@@ -1,7 +1,5 @@
 """States of the model in the ledger: when they are written, what they say, and when their digest is forgotten."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

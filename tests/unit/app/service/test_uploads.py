@@ -1,7 +1,5 @@
 """Snapshot files on their way in: under no name, not for ever, and not beyond an erasure."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

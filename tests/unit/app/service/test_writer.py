@@ -1,7 +1,5 @@
 """Mutations on their way to the disk and into the model: together, in order, or not at all."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ Says on its output, a line each: "acked N" for a record that is on the disk, "dr
 "full" when the disk was full, "failed" when the journal has failed, "unstarted" when it could not be opened, "end".
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

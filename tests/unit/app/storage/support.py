@@ -1,7 +1,5 @@
 """Records whose content follows from their number, and ways to look at a journal that was killed."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files that were changed behind the journal's back: either nothing is lost, or somebody is told."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sqlite3

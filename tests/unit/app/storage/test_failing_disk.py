@@ -1,7 +1,5 @@
 """System calls that fail, and processes that are killed in front of one."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """A disk that is really full, or really read-only; a process that may open no more files."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """What every journal does, whatever it is kept in."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A server that answers what a test says, in the event loop of the test."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """What a worker sends and records, against servers that keep no promises."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from typing import Any

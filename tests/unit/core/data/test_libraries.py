@@ -1,7 +1,5 @@
 """Tables of other libraries: every column is matched by its name."""
 
-from __future__ import annotations
-
 import datetime
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One row, the most frequent input, has short ways in; they give what the long ones give, errors included."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 from unittest.mock import patch

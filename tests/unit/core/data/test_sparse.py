@@ -1,7 +1,5 @@
 """Sparse matrices of SciPy: what they do not store is 0, and no dense copy of them is made to be predicted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LightGBM reads the text of a model, and answers as the model does."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

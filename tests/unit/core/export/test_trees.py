@@ -1,7 +1,5 @@
 """Trees as tables, JSON, text and drawings: what they say makes the predictions, in every kind."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -3,8 +3,6 @@
 That the model is the right one after all this is for `tests/exact/core/test_histories.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels of which tests count how often they are compiled, and work that calls them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Other processes compile what some work calls, and each kernel once."""
 
-from __future__ import annotations
-
 import os
 import platform
 import signal

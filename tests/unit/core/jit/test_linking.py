@@ -1,7 +1,5 @@
 """Kernels hold the code of all that they call, optimised once; what Numba's internals have to be for that."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import subprocess

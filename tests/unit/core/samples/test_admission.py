@@ -1,7 +1,5 @@
 """The short way into a store gives what the long way gives, or nothing at all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a caller says of rows: ids, subjects and expiries, as sequences or columns of any table."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is made when it is first read, read by several threads at once: each gets all of it."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Nonces of samples come and go with them, and cost nothing where there are none."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

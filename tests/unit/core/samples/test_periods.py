@@ -1,7 +1,5 @@
 """Retention periods of subjects in the sample store."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

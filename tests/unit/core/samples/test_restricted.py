@@ -1,7 +1,5 @@
 """Restricted samples in the store, in copies and in files, and files in which they do not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Over HTTP: proofs of absence, lists with openings, and that both are of one set, whatever has happened before."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Closed classes and `max_classes`, as a client sees them; and what a restart makes of them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """What an erasure tells: what was named, what was held, what was unlearned; and those that find nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages of the API and the console: who gets their files, with which headers, and what may not be in them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """A sample has an entity tag, by which a change is made only to what the caller has seen."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The streams of events over HTTP, and the feeds behind them; nothing of a sample is in them."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Explanations over HTTP: those of the library, with a scope of their own, and never too long."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

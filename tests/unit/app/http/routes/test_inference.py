@@ -1,7 +1,5 @@
 """The Open Inference Protocol: the same predictions as elsewhere, bit for bit, and refusals in its own form."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 import math

@@ -1,7 +1,5 @@
 """Questions about influence, and predictions without some samples: answered at once or as a job, and forgotten."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The routes of jobs, over jobs that wait until they are let go."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,5 @@
 """The routes of receipts, ledger and keys."""
 
-from __future__ import annotations
-
 import uuid
 from pathlib import Path
 from typing import Any

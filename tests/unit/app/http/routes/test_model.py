@@ -1,7 +1,5 @@
 """The model as it is described: its parameters, importances, trees, columns and kinds; while others use it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """OpenDSR: a controller's request becomes an erasure with a receipt, and its states are told by signed callbacks."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

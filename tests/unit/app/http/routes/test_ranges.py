@@ -1,7 +1,5 @@
 """Over HTTP: sets of classes, intervals of numbers and the score of the model, as the library computes them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

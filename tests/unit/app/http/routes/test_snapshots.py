@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import oubli
 from oubli.app.service.erasure.checkpoint import Checkpointer
 from tests.unit.app.support import NUMBERS, forest, make_service, pick, rows, samples, served

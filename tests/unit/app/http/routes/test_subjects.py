@@ -3,8 +3,6 @@
 What becomes of samples through fits, restarts and restores is in `tests/histories/privacy.py`.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 from pathlib import Path

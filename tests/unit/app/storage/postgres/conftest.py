@@ -1,7 +1,5 @@
 """Places for journals: in a schema, which is faster, or in a database of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

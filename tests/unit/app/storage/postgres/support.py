@@ -1,7 +1,5 @@
 """Journals in a schema or a database of their own, and ways to look at what it holds."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing
 from dataclasses import dataclass

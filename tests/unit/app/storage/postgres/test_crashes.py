@@ -1,7 +1,5 @@
 """PostgreSQL is killed, promoted and frozen under writers: what was acknowledged is there, once, and nothing else."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

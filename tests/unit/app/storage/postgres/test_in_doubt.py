@@ -1,7 +1,5 @@
 """Connections that are lost before a statement, in its midst and after it: an answer says what is in the journal."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path

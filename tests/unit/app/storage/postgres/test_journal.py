@@ -1,7 +1,5 @@
 """What only the journal in PostgreSQL does; what every journal does is in `tests/unit/app/storage/test_journal.py`."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor

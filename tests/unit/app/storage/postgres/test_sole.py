@@ -1,7 +1,5 @@
 """A server that is no node: it is alone, and does not continue a journal that lacks what it has acknowledged."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
