@@ -72,7 +72,6 @@ class Upload:
         except TimeoutError:
             raise UploadError("slow") from None
         except asyncio.CancelledError:
-            self._receiving.cancel()
             if self._hold.is_ended:
                 raise UploadError("erased") from None
             raise

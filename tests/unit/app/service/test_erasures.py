@@ -3,12 +3,14 @@
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from oubli.app.errors import StorageError
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
-from oubli.app.service.erasure.erasures import refuses
+from oubli.app.service.erasure.erasures import RETRY, refuses
 from oubli.app.service.evidence.receipts import HOUR_MS, EmptyErasures
 from oubli.app.storage.journal import SqliteJournal
 from tests.unit.app.service.support import ended_here, erased, until
@@ -66,6 +68,32 @@ async def test_a_verification_does_not_make_erasures_overdue(tmp_path: Path, mon
         assert (await client.get("/model")).json()["mutations_since_scrub"] == 0, "it was built again"
         job = await ended_here(client, job)
         assert (job["status"], "ask again" in job["error"], ended) == ("failed", True, 1)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_soon")
+async def test_a_snapshot_that_cannot_be_written_is_tried_again_later(tmp_path, monkeypatch):
+    """Not at once: that would fill the log, and changes would wait for one copy of the model after the other."""
+    seen = list[str]()
+
+    def look() -> float:
+        seen.append("clock")
+        return 0.0
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        seen.append("write")
+        raise StorageError("full")
+
+    monkeypatch.setattr("oubli.app.service.erasure.checkpoint.time", clock := SimpleNamespace(monotonic=look))
+    service = make_service(directory=tmp_path, policy=CheckpointPolicy(erasure_deadline=0.01))
+    async with served_here(service) as client:
+        with monkeypatch.context() as failing:
+            failing.setattr(type(service.disk.storage), "write", refuse)
+            receipt = (await client.delete("/samples/c1")).json()["id"]
+            await until(lambda: "write" in seen and len(seen) > seen.index("write") + 20)
+            assert seen.count("write") == 1
+        clock.monotonic = lambda: RETRY
+        await erased(client, receipt)
 
 
 # --- how many may expire at once

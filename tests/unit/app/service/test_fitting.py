@@ -23,12 +23,15 @@ async def begin_fit(client: Any, **parameters: Any) -> dict[str, Any]:
 
 async def test_changes_during_a_fit_are_in_the_fitted_model(tmp_path, held_up):
     async with served_here(service := make_service(directory=tmp_path / "data")) as client:
-        job = await begin_fit(client, n_estimators=3)
+        job, finishable = await begin_fit(client, n_estimators=3), service.erasure.erasures.finishable
+        await until(lambda: service.model.holders.delayed_from < math.inf)
         for i in range(40):
             assert (await client.delete(f"/samples/c{i}")).status_code == 200
         assert (await client.post("/samples", json=samples(2), headers=JSON)).status_code == 201
+        assert finishable() == [], "the fit has begun with what was erased"
         held_up.set()
         result, state = (await ended_here(client, job))["result"], service.model.state
+        assert len(finishable()) == 40
         assert (result["n_samples"], result["parameters"]["n_estimators"]) == (22, 3)
         assert (state.version, result["model_version"], state.model.verify().ok) == (43, 43, True)
 

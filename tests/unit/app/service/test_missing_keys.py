@@ -150,6 +150,21 @@ def test_killed_before_it_was_written_down_it_is_asked_for_again(made, monkeypat
         assert n_accepted(opened) == 1
 
 
+def test_a_ledger_that_lags_behind_the_journal_does_not_ask_for_it_again(made):
+    """After a loss of power the ledger's file may be as it was before the start that went on without."""
+    folder, files = made
+    files["hashing new"].unlink()
+    before = {path: path.read_bytes() for path in folder.glob("ledger.sqlite*")}
+    with started(folder, accept=True):
+        pass
+    for path in folder.glob("ledger.sqlite*"):
+        path.unlink()
+    for path, content in before.items():
+        path.write_bytes(content)
+    with started(folder) as (opened, _):
+        assert n_accepted(opened) == 1
+
+
 @pytest.mark.parametrize("command", [["rotate-keys", "signing"], ["rotate-keys", "hashing"], ["destroy-key", "0" * 16]])
 def test_commands_on_keys_make_none_in_their_place(command, made):
     folder, _ = made

@@ -11,7 +11,7 @@ import pytest
 from oubli.app.errors import StopReason
 from oubli.app.service.erasure.checkpoint import CheckpointPolicy
 from oubli.core import DynamicTreeClassifier
-from tests.unit.app.service.support import ended_here, until
+from tests.unit.app.service.support import Gate, ended_here, until
 from tests.unit.app.service.test_fitting import begin_fit
 from tests.unit.app.support import JSON, fitted, forest, make_service, reopened, samples, served_here
 
@@ -76,6 +76,17 @@ async def test_an_erasure_is_finished_by_building_the_model_anew(tmp_path):
             content = path.read_bytes()
             for number in (form(value) for form in (np.float64, np.float32) for value in traces):
                 assert number.tobytes() not in content, path.name
+
+
+async def test_an_erasure_does_not_wait_for_what_begins_after_the_model_is_built_anew(tmp_path):
+    async with served_here(service := make_service(tree(), tmp_path / "data", policy=LAST)) as client:
+        receipt, gate = await learn_and_unlearn(client), Gate(service.disk.storage, "write")
+        written = asyncio.create_task(service.erasure.checkpointer.write_snapshot(erase=True))
+        await gate.reached()
+        with service.model.holders.hold("verify"):
+            gate.opened.set()
+            await written
+            assert await status_of(client, receipt) == "erased"
 
 
 @pytest.mark.usefixtures("_soon")

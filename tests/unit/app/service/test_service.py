@@ -190,7 +190,8 @@ async def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_p
 
 async def test_nothing_is_answered_before_it_is_ready_and_a_failed_warm_up_only_makes_first_requests_slow(caplog):
     service = make_service()
-    for refused in (service.changes.add(new_samples(1)), service.questions.predict(rows(1))):
+    snapshot = service.erasure.checkpointer.snapshot()
+    for refused in (service.changes.add(new_samples(1)), service.questions.predict(rows(1)), snapshot):
         with pytest.raises(UnavailableError, match="starting"):
             await refused
     service.lifecycle._options.warm_up = lambda: 1 // 0
