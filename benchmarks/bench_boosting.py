@@ -24,6 +24,7 @@ from benchmarks.boosting import (
     exactness,
     leaf_scores,
     membership,
+    new_sets,
     predicting,
     presorting,
     quantising,
@@ -162,8 +163,14 @@ class Bench(sections.Bench):
     def categories(self) -> Section:
         """Columns with many categories."""
         module, sizes = categories, self.sizes
-        sets = self.among(module.SETS)
-        found = module.measure(self.load, sets, sizes.rounds, sizes.n_singles, sizes.n_rows)
+        splits = module.splits(self.load, self.among(module.SETS), sizes.n_rows)
+        found = module.measure(splits, sizes.rounds, sizes.n_singles)
+        return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
+
+    def new_sets(self) -> Section:
+        """Sets that no setting was chosen on."""
+        module, sizes = new_sets, self.sizes
+        found = categories.measure(module.splits(self.among(module.SETS), sizes.n_rows), sizes.rounds, sizes.n_singles)
         return Section(module.TITLE, module.TEXT, module.HEAD, module.rows(found))
 
     def presorted(self) -> Section:
@@ -214,6 +221,7 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
     leaf_scores.NAME: Bench.leaf_scores,
     deleting.NAME: Bench.deletion,
     categories.NAME: Bench.categories,
+    new_sets.NAME: Bench.new_sets,
     exactness.TIME_NAME: Bench.exact_time,
     exactness.TOUCHED_NAME: Bench.exact_touched,
     presorting.NAME: Bench.presorted,
@@ -227,7 +235,12 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what this script has beyond the others."""
-    parser.add_argument("--sets", nargs="+", choices=ALL_SETS, help="data sets; each question has its own when omitted")
+    parser.add_argument(
+        "--sets",
+        nargs="+",
+        choices=(*ALL_SETS, *new_sets.SETS),
+        help="data sets; each question has its own when omitted",
+    )
     parser.add_argument(
         "--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="kinds of ours, where both"
     )

@@ -7,7 +7,7 @@ drawn from a normal distribution; beside them there are four numbers, and noise.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,13 +71,23 @@ def make(name: str, seed: int, n_rows: int) -> Split:
     return Split(name, task, X[:n_rows], y[:n_rows], X[n_rows:].reset_index(drop=True), y[n_rows:], categorical)
 
 
-def measure(load: Load, sets: Sequence[str], rounds: int, n_singles: int, n_rows: int | None) -> list[Found]:
-    """Fit all three on each set and on the made ones, and delete; a round has its own seed and split."""
-    most, found = n_rows or N_ROWS, []
-    for name in (*sets, *MADE):
+Splits = Mapping[str, Callable[[int], Split]]  # by name, how a set is split, given a seed
+
+
+def splits(load: Load, sets: Sequence[str], n_rows: int | None) -> Splits:
+    """How sets are read and drawn, and the made ones."""
+    most = n_rows or N_ROWS
+    read = {name: lambda seed, name=name: load(name, seed).drawn(most, seed) for name in sets}
+    return read | {name: lambda seed, name=name: make(name, seed, most) for name in MADE}
+
+
+def measure(splits: Splits, rounds: int, n_singles: int) -> list[Found]:
+    """Fit all three on each set, and delete; a round has its own seed and split."""
+    found = []
+    for name, split_of in splits.items():
         started = time.perf_counter()
         for seed in range(rounds):
-            split = make(name, seed, most) if name in MADE else load(name, seed).drawn(most, seed)
+            split = split_of(seed)
             if not seed:
                 one = Found(split)
                 for least in (48, None):
@@ -111,24 +121,36 @@ def _score(split: Split, predicted: Any) -> float:
     return 1 - split.points(split.error(predicted)) / 100
 
 
+def cells(found: Found) -> tuple[str, ...]:
+    """What a row says of a set."""
+    split, theirs = found.split, found.scores["LightGBM"]
+    return (
+        split.name,
+        f"{len(split):,}",
+        f"{max((split.X[column].nunique() for column in split.categorical), default=0):,}",
+        f"{mean(found.scores['with']):.4f}",
+        f"{mean(found.scores['without']):.4f}",
+        f"{mean(theirs):.4f}" if theirs else "",
+        f"{median(found.fits['with']):.2f}",
+        f"{median(found.fits['without']):.2f}",
+        f"{1e3 * mean(found.seconds):.1f}",
+        f"{mean(found.recoded):.1f}",
+    )
+
+
+def points(found: Found) -> list[Row]:
+    """The row of the points between LightGBM and ours, if it is installed."""
+    theirs = found.scores["LightGBM"]
+    gap = 100 * (mean(found.scores["with"]) - mean(theirs)) if theirs else 0.0
+    return [Row((*cells(found), "points"), gap, at_least(-1))] if theirs else []
+
+
+def times_faster(found: Found) -> float:
+    """A fit by a deletion."""
+    return median(found.fits["with"]) / mean(found.seconds)
+
+
 def rows(found: Sequence[Found]) -> list[Row]:
     """Two rows a set."""
-    result = []
-    for one in found:
-        split, theirs = one.split, one.scores["LightGBM"]
-        cells = (
-            split.name,
-            f"{len(split):,}",
-            f"{max(split.X[column].nunique() for column in split.categorical):,}",
-            f"{mean(one.scores['with']):.4f}",
-            f"{mean(one.scores['without']):.4f}",
-            f"{mean(theirs):.4f}" if theirs else "",
-            f"{median(one.fits['with']):.2f}",
-            f"{median(one.fits['without']):.2f}",
-            f"{1e3 * mean(one.seconds):.1f}",
-            f"{mean(one.recoded):.1f}",
-        )
-        if theirs:
-            result.append(Row((*cells, "points"), 100 * (mean(one.scores["with"]) - mean(theirs)), at_least(-1)))
-        result.append(Row((*cells, "times faster"), median(one.fits["with"]) / mean(one.seconds), at_least(4)))
-    return result
+    deletions = [Row((*cells(one), "times faster"), times_faster(one), at_least(4)) for one in found]
+    return [row for one, deletion in zip(found, deletions, strict=True) for row in (*points(one), deletion)]
