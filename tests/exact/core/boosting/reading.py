@@ -31,7 +31,8 @@ def read_node(nodes: Any, row: int) -> Node:
     if fields["is_categorical"]:
         split = Split(feature, category=int(fields["category"]))
     else:
-        split = Split(feature, float(fields["threshold"]), missing_left=bool(fields["missing_left"]))
+        missing_left = fields["missing_left"].item()  # the number, as it is in digests
+        split = Split(feature, float(fields["threshold"]), missing_left)
     left = int(fields["left"])
     return Node(0.0, split, read_node(nodes, left), read_node(nodes, left + 1))
 

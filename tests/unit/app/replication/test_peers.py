@@ -18,7 +18,7 @@ from oubli.app.storage.directory import DataDirectory
 from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 from oubli.core import persistence
 from tests.closing import closed_at_the_end
-from tests.unit.app.support import forest
+from tests.unit.app.support import JSON, forest, make_service, problem_of, served
 
 SECRET = Secret(b"0123456789abcdef0123456789abcdef")
 OTHER = Secret(b"another-secret-of-another-cluster")
@@ -111,6 +111,20 @@ def test_another_cluster_gets_nothing_and_no_node_half_a_download(answering: Sta
     for asking, what in ((peers, "ledger"), (peers_of_it, "snapshot")):
         with (tmp_path / "none").open("wb") as file, pytest.raises(PeerError):
             asking.download(url, f"/cluster/node/{what}", file)
+
+
+def test_a_server_gives_nodes_its_snapshot_and_takes_keys_up_to_a_length(tmp_path: Path) -> None:
+    service, keys = make_service(directory=tmp_path / "data"), SegmentKeys(tmp_path / "segments")
+    service.lifecycle.role.door = KeyDoor(SECRET, tmp_path, keys)
+    node, content = {**JSON, "Authorization": SECRET.authorization()}, NodeKeys({}, {KEY.id: KEY.secret}).to_json()
+    most = 2**16 - len(SECRET.seal(b""))
+    with served(service) as client:
+        assert problem_of(client.get(SNAPSHOT_PATH)) == (401, "key-needed")
+        snapshot = service.disk.storage.snapshots.newest.path.read_bytes()
+        assert client.get(SNAPSHOT_PATH, headers=node).content == snapshot
+        for n, status, kept in ((most + 1, 400, []), (most, 204, [KEY.id])):
+            answer = client.put("/cluster/node/segment-keys", content=SECRET.seal(content.ljust(n)), headers=node)
+            assert (answer.status_code, keys.ids()) == (status, kept)
 
 
 def test_what_is_no_list_of_keys_is_refused() -> None:

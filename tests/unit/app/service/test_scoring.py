@@ -1,5 +1,6 @@
 """Fits are scored before and after, their progress is told, and what cannot be scored stays a fit."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,8 +9,8 @@ from starlette.testclient import TestClient
 import oubli.app.service.jobs.model_jobs
 from oubli.core.unseen.folds import FOLDS, answer_fold, take_samples
 from oubli.core.unseen.scoring import out_of_bag, score_of
-from tests.unit.app.service.support import raising
-from tests.unit.app.support import CLASSES, NUMBERS, ended, forest, make_service, rows, served
+from tests.unit.app.service.support import ended_here, raising, until
+from tests.unit.app.support import CLASSES, NUMBERS, ended, forest, make_service, rows, served, served_here
 
 
 def fit(client: TestClient, **content: Any) -> dict[str, Any]:
@@ -53,3 +54,16 @@ def test_a_fit_that_cannot_be_scored_has_succeeded_all_the_same(monkeypatch, cap
         assert client.post("/predict", json={"instances": rows(1)}).json()["model_version"] == 2
         assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
     assert "SEKRET" not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_fit_waits_for_its_score_where_requests_are_refused() -> None:
+    async with served_here(service := make_service(max_queue=0)) as client:
+        lock = service.model.lock
+        async with lock.long_read():
+            job = (await client.post("/model/fit", json={})).json()
+            end = asyncio.create_task(ended_here(client, job))
+            await until(lambda: lock.waiting or end.done())
+        ended = await end
+        assert ended["status"] == "succeeded", ended
+        assert ended["result"]["score"]["before"] is not None

@@ -10,7 +10,7 @@ from oubli.app.storage.journal import Journal, SqliteJournal, move_journal
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.closing import closed_at_the_end
 from tests.postgres import Server
-from tests.unit.app.storage.support import batch, contents, journal_in, names
+from tests.unit.app.storage.support import batch, closed, contents, journal_in, names
 
 
 @pytest.fixture
@@ -67,3 +67,12 @@ def test_a_database_with_records_of_its_own_is_refused(journal: Journal, tmp_pat
         move_journal(directory, journal)
     assert contents(directory) == batch(30, 200)
     SqliteJournal(directory).close()  # it can still be used
+
+
+def test_records_keep_their_numbers_where_the_first_ones_are_gone(tmp_path: Path) -> None:
+    directory, other = tmp_path / "data", tmp_path / "other"
+    written(directory, 30, 200)
+    journal = journal_in(other)
+    assert move_journal(directory, journal) == 171
+    assert closed(journal, other) == batch(30, 200)
+    assert not any(name.startswith("journal") for name in names(directory))
