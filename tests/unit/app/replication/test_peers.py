@@ -147,8 +147,10 @@ def test_a_secret_is_for_its_owner_and_long(tmp_path: Path) -> None:
     assert read_secret(path) == Secret(b"0" * 32)
 
 
-@pytest.mark.parametrize("newer", ["snapshot", "ledger"])
-def test_a_join_with_newer_files_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: str) -> None:
+@pytest.mark.parametrize("newer", ["nothing", "snapshot", "ledger"])
+def test_a_join_replaces_all_files_or_with_newer_ones_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: str
+) -> None:
     path = tmp_path / "data"
     forest().save(tmp_path / "model")
     directory = closed_at_the_end(DataDirectory(path))
@@ -165,7 +167,15 @@ def test_a_join_with_newer_files_removes_nothing(tmp_path: Path, monkeypatch: py
             file.write((tmp_path / "model").read_bytes() if what == SNAPSHOT_PATH else ledger)
             file.flush()
 
+        def keys(self, url: str) -> NodeKeys:
+            return NodeKeys({}, {KEY.id: KEY.secret})
+
     keys = SegmentKeys(path / "keys" / "segments")
+    if newer == "nothing":
+        join(directory, path / "keys", keys, Leader(), "")  # type: ignore[arg-type]
+        assert [one.read_bytes() for one in path.glob("snapshot-*")] == [(tmp_path / "model").read_bytes()]
+        assert ((path / "ledger.sqlite").read_bytes(), keys.ids(), own.exists()) == (ledger, [KEY.id], False)
+        return
     with pytest.raises(PeerError, match="upgrade"):
         join(directory, path / "keys", keys, Leader(), "")  # type: ignore[arg-type]
     assert own.read_bytes() == b"what the node has"

@@ -11,6 +11,7 @@ from oubli.app import errors
 from oubli.app.errors import JournalError, JournalFullError
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.file import file_errors
+from oubli.app.storage import journal
 from oubli.app.storage.directory import DataDirectory, FlushError
 from oubli.app.storage.journal import SqliteJournal
 from oubli.app.storage.snapshots import SnapshotStore
@@ -97,6 +98,7 @@ FSYNC_FAILED.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
     [
         (DataDirectory, "remove", raising(FlushError(errno.EIO, ""))),
         (LedgerDatabase, "flush", file_errors()(raising(FSYNC_FAILED))),
+        (journal, "remove", raising(FlushError(errno.EIO, ""))),
     ],
 )
 def test_a_failed_flush_stops_changes(tmp_path, monkeypatch, owner, name, fails):
@@ -104,8 +106,8 @@ def test_a_failed_flush_stops_changes(tmp_path, monkeypatch, owner, name, fails)
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, fails)
             assert problem_of(client.post("/snapshot")) == (503, "changes-stopped")
-        assert problem_of(client.post("/samples", json=samples(1))) == (503, "changes-stopped")
         assert client.get("/readyz").json()["reason"] == "disk-failed"
+        assert problem_of(client.post("/samples", json=samples(1))) == (503, "changes-stopped")
         assert client.post("/predict", json={"instances": [[1, "a", True]]}).status_code == 200
 
 

@@ -3,13 +3,17 @@
 import asyncio
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 import oubli.app.service.jobs.model_jobs
+from oubli.app.service.erasure.holders import Fingerprints
+from oubli.app.service.jobs.jobs import Report
+from oubli.app.service.jobs.model_jobs import Scorer
 from oubli.core.unseen.folds import FOLDS, answer_fold, take_samples
 from oubli.core.unseen.scoring import out_of_bag, score_of
-from tests.unit.app.service.support import ended_here, raising, until
+from tests.unit.app.service.support import ended_here, raising, running, until
 from tests.unit.app.support import CLASSES, NUMBERS, ended, forest, make_service, rows, served, served_here
 
 
@@ -54,6 +58,20 @@ def test_a_fit_that_cannot_be_scored_has_succeeded_all_the_same(monkeypatch, cap
         assert client.post("/predict", json={"instances": rows(1)}).json()["model_version"] == 2
         assert not client.app.state.context.service.model.holders._holds  # type: ignore[attr-defined]
     assert "SEKRET" not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_each_fold_moves_the_progress() -> None:
+    async def fit(report: Report) -> dict[str, Any]:
+        report(1.0)
+        return {}
+
+    told: list[float] = []
+    async with running(service := make_service(forest(occurrence=1.0))):
+        scorer = Scorer(service.model, Fingerprints(service.model.holders))
+        assert (await scorer.around(fit, told.append))["score"]["after"] is not None
+    assert told[0] == told[1] == pytest.approx(0.8)
+    assert told[1:] == pytest.approx(np.linspace(0.8, 1.0, 2 * FOLDS + 1))
 
 
 @pytest.mark.anyio

@@ -188,6 +188,18 @@ async def test_an_error_inside_the_model_stops_changes_but_not_predictions(tmp_p
     assert len(list((tmp_path / "data").glob("snapshot-*"))) == 1, "what is in doubt is not written"
 
 
+async def test_tags_of_a_change_are_resolved_in_the_background_and_counted_once():
+    async with running(service := make_service(idle_resolve=True)):
+        tagged = service.model.state.tagged
+        await until(lambda: not tagged.is_set())
+        await service.changes.delete(ids=["c1"])
+        await until(lambda: not tagged.is_set() and service.measure().lazy_tags == 0)
+        resolved = service.measure().resolved_tags
+        assert resolved > 0
+        await service.questions.predict(rows(1))
+        assert service.measure().resolved_tags == resolved
+
+
 async def test_nothing_is_answered_before_it_is_ready_and_a_failed_warm_up_only_makes_first_requests_slow(caplog):
     service = make_service()
     snapshot = service.erasure.checkpointer.snapshot()
