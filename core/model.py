@@ -440,7 +440,7 @@ class Model(Changeable):
         weight = store.get(sample_id).weight if sample_weight is None else sample_weight
         rows = read_row(x, sample_id, ids=ids, subjects=subjects, expires_at=expires_at, sample_weight=weight)
         prepared = self._prepare(rows, [y], allow_held=True)
-        store.admit_classes(prepared)
+        store.admit_classes(prepared, sample_id)
         if rows.subjects is not None:
             belongings = store.with_subject(belongings, rows.subjects[0])
         if rows.expires is not None:

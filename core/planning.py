@@ -343,7 +343,7 @@ class Changeable(Keepable):
         was, is_next = holder is not store, owner in store.restricted.marks
         own = holder.get(name).weight if isinstance(weight, Keep) else weight
         sent = holder.prepare(x, [y], [name], own, allow_held=True)
-        n_classes = store.admit_classes(sent)
+        n_classes = store.admit_classes(sent, name)
         prepared = None if holder.same_content(name, sent, 0) else sent
         is_released = was and not is_next
         if is_released:

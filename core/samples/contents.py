@@ -283,8 +283,10 @@ class Contents(WeighedSlots, OwnedSlots):
         """Refuse ids under which samples are held; raises DuplicateIdError."""
         self._refuse_held(names)
 
-    def admit_classes(self, prepared: Prepared) -> int:
+    def admit_classes(self, prepared: Prepared, replaced: object = None) -> int:
         """Return how many classes prepared rows would add to those held.
+
+        replaced : the sample that leaves for them, and its class with it when it is the only one.
 
         Raises
         ------
@@ -303,6 +305,8 @@ class Contents(WeighedSlots, OwnedSlots):
                 )
                 raise InputError(rule, row=row, field=field, value=labels[row])
         n_more = min(schema.max_classes, self.most_classes) - len(self.classes)
+        if new and replaced is not None and self.contains(replaced):
+            n_more += int(self.classes.counts[self.classes.code(self.get(replaced).label)] == 1)
         if len(new) > max(n_more, 0):
             rule = f"would make one class more than max_classes, {schema.max_classes}: correct it, or raise that"
             if self.most_classes < schema.max_classes:
