@@ -8,13 +8,11 @@ file and no answer may hold one of a set that an erased sample was in: it would 
 import asyncio
 import json
 import shutil
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import httpx2
 import pytest
@@ -22,7 +20,6 @@ import pytest
 from oubli.app.errors import StartError
 from oubli.app.http.app import create_app
 from oubli.app.service.build import open_directory
-from oubli.app.service.erasure import checkpoint, erasures
 from oubli.app.service.recovery.start import LedgerChoice
 from oubli.core.data.schema import Task
 from oubli.core.estimators import KINDS
@@ -241,14 +238,4 @@ def _numbers(content: Any) -> list[float]:
     return [content] if isinstance(content, float) else []
 
 
-def play(kind: str, folder: Path, seed: int, n: int) -> Counter[str]:
-    """Play a history of so many operations; return what has happened in it."""
-    player = BackupPlayer(kind, folder, seed)
-    # Expiry, snapshots and erasures happen when the history says so.
-    with patch.object(erasures, "_TICK", 1e6), patch.object(checkpoint, "_TICK", 1e6):
-        try:
-            asyncio.run(player.play(n))
-        except BaseException as error:
-            error.add_note(f"the history with backups of seed {seed} of a {kind}")
-            raise
-    return player.tally
+play = BackupPlayer.history

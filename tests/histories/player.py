@@ -63,14 +63,6 @@ def fresh_fit(kind: Kind, world: World, rows: Iterable[tuple[str, Sequence[Any],
     return model.fit(X, y, ids=ids, schema=schema_of(world), sample_weight=weights)
 
 
-def through_a_file(model: Any, *, by_class: bool = False) -> Any:
-    """Save and load."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
-        model.save(path)
-        return type(model).load(path) if by_class else load(path)
-
-
 class Player:
     """A model under test, and what it should hold."""
 
@@ -163,11 +155,6 @@ class Player:
     def draw_held(self, n: int) -> list[str]:
         """Draw distinct ids that are held, as many as there are."""
         return self.rng.sample(sorted(self.held), min(n, len(self.held)))
-
-    def draw_queries(self, n: int) -> list[list[Any]]:
-        """Draw queries, and rows that are held."""
-        queries = [self.rng.choice(self.world.queries) for _ in range(n)]
-        return [list(q) for q in (*queries, *(self.held[i][0] for i in self.draw_held(n // 2)))]
 
     # --- changing ---------------------------------------------------------------------------------
 
@@ -434,7 +421,8 @@ class Player:
         assert self.model.n_lazy_tags_ == tags
 
     def _ask(self, n: int, *, frozen: bool) -> None:
-        queries = self.draw_queries(n)
+        chosen = [self.rng.choice(self.world.queries) for _ in range(n)]
+        queries = [list(q) for q in (*chosen, *(self.held[i][0] for i in self.draw_held(n // 2)))]
         if self.held:
             self.beside.ask(queries, frozen=frozen)
             return
@@ -475,7 +463,10 @@ class Player:
 
     def save_and_load(self, n: int) -> None:
         """Continue with what a file gives back; saving resolves."""
-        self.model = through_a_file(self.model, by_class=n % 2 == 1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.safetensors"
+            self.model.save(path)
+            self.model = type(self.model).load(path) if n % 2 == 1 else load(path)
         self.beside.resolved()
 
     def recover(self, n: int) -> None:

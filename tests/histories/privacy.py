@@ -17,6 +17,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -26,6 +27,7 @@ from oubli.app.service.build import Limits, Means, Start, compose, open_director
 from oubli.app.service.changes.additions import NewSamples
 from oubli.app.service.changes.command import IdempotencyKey
 from oubli.app.service.changes.deletions import Replacement
+from oubli.app.service.erasure import checkpoint, erasures
 from oubli.app.service.jobs.exports import Bundle
 from oubli.app.service.service import Service
 from oubli.app.times import Clock
@@ -593,6 +595,19 @@ class PrivacyPlayer:
             (8, self.wait), (3, self.export), (2, self.download), (2, self.restore), (1, self.fit), (1, self.verify),
             (1, self.stop), (2, self.kill),
         )  # fmt: skip
+
+    @classmethod
+    def history(cls, kind: str, folder: Path, seed: int, n: int) -> Counter[str]:
+        """Play a history of so many operations; return what has happened in it."""
+        player = cls(kind, folder, seed)
+        # Expiry, snapshots and erasures happen when the history says so.
+        with patch.object(erasures, "_TICK", 1e6), patch.object(checkpoint, "_TICK", 1e6):
+            try:
+                asyncio.run(player.play(n))
+            except BaseException as error:
+                error.add_note(f"the history of a {cls.__name__} of seed {seed} of a {kind}")
+                raise
+        return player.tally
 
     async def play(self, n: int) -> None:
         """Do so many operations."""

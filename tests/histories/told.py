@@ -6,18 +6,15 @@ and however often the service is stopped or killed; a body holds a receipt's id,
 
 import asyncio
 import uuid
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from oubli.app.errors import RepeatedRequestError
 from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
 from oubli.app.outgoing.sender import Sender, WebhookSigner, read_processor
 from oubli.app.service.build import Means
-from oubli.app.service.erasure import checkpoint, erasures
 from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.outbox.subject_requests import Asked, Processor, Progress
 from tests.histories.controller import CALLBACKS, HOOKS, SECRET, Controller
@@ -232,14 +229,4 @@ def _counts(target: str) -> Callable[[Any], Any]:
     return lambda database: database.deliveries.counts(target)
 
 
-def play(kind: str, folder: Path, seed: int, n: int) -> Counter[str]:
-    """Play a history of so many operations; return what has happened in it."""
-    player = ToldPlayer(kind, folder, seed)
-    # Expiry, snapshots and erasures happen when the history says so.
-    with patch.object(erasures, "_TICK", 1e6), patch.object(checkpoint, "_TICK", 1e6):
-        try:
-            asyncio.run(player.play(n))
-        except BaseException as error:
-            error.add_note(f"the history of seed {seed} of a {kind}")
-            raise
-    return player.tally
+play = ToldPlayer.history

@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oubli import (
-    DynamicForestClassifier,
-    DynamicForestRegressor,
-    DynamicTreeClassifier,
-    IncrementalBoostingClassifier,
-    IncrementalBoostingRegressor,
-    OnlineBoostingClassifier,
-)
+from oubli import core
 from oubli.core.errors import EmptyModelError, InputError, UnavailableError
 from oubli.core.unseen.scoring import quality_of
 
@@ -31,9 +24,9 @@ def classes(y: Any) -> Any:
     return np.digitize(y, [-0.7, 0.7])
 
 
-def forest(**parameters: Any) -> DynamicForestClassifier:
+def forest(**parameters: Any) -> core.DynamicForestClassifier:
     X, y = data(0)
-    return DynamicForestClassifier(40, random_state=0, **parameters).fit(X, classes(y))
+    return core.DynamicForestClassifier(40, random_state=0, **parameters).fit(X, classes(y))
 
 
 def by_hand(distances: list[float], coverage: float) -> float:
@@ -67,7 +60,7 @@ def test_a_set_has_each_class_that_is_as_likely_as_most_held_labels_are(coverage
 
 def test_an_interval_reaches_as_far_as_most_held_targets_are_off() -> None:
     X, y = data(0)
-    model = DynamicForestRegressor(40, random_state=0).fit(X, y)
+    model = core.DynamicForestRegressor(40, random_state=0).fit(X, y)
     X_new, _ = data(1, 50)
     answers, predictions = held_answers(model), model.predict(X_new)
     for coverage in (0.5, 0.9):
@@ -80,9 +73,9 @@ def test_an_interval_reaches_as_far_as_most_held_targets_are_off() -> None:
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_boosting_asks_the_samples_that_it_validates_on(task: str) -> None:
     (X, y), (X_new, y_new) = data(0, 2000), data(1, 2000)
-    make: Callable[..., Any] = IncrementalBoostingRegressor
+    make: Callable[..., Any] = core.IncrementalBoostingRegressor
     if task == "classification":
-        make, y, y_new = IncrementalBoostingClassifier, classes(y), classes(y_new)
+        make, y, y_new = core.IncrementalBoostingClassifier, classes(y), classes(y_new)
     model = make(60, early_stopping=10, validation_fraction=0.3, random_state=0).fit(X, y)
     assert 500 < len(held_answers(model)) < 700
     if task == "classification":
@@ -102,7 +95,7 @@ def test_wrong_labels_have_the_lowest_values() -> None:
     labels = classes(X[:, 0])
     wrong = np.arange(0, N, 20)
     labels[wrong] = (labels[wrong] + 1) % K
-    model = DynamicForestClassifier(60, random_state=0).fit(X, labels)
+    model = core.DynamicForestClassifier(60, random_state=0).fit(X, labels)
     found = model.data_values()
     answers = held_answers(model)
     assert dict(zip(found.ids, found.values.tolist(), strict=True)) == {
@@ -110,7 +103,7 @@ def test_wrong_labels_have_the_lowest_values() -> None:
     }
     worst = {name for name, _ in found.lowest(len(wrong))}
     assert len(worst & {str(i) for i in wrong}) >= 0.9 * len(wrong)
-    regressor = DynamicForestRegressor(20, random_state=0).fit(X, y)
+    regressor = core.DynamicForestRegressor(20, random_state=0).fit(X, y)
     values = dict(zip(regressor.data_values().ids, regressor.data_values().values.tolist(), strict=True))
     squares = {name: (regressor.samples_.get(name).label - x) ** 2 for name, x in held_answers(regressor).items()}
     assert values == pytest.approx({name: -square for name, square in squares.items()})
@@ -123,9 +116,9 @@ def test_the_score_is_that_of_answers_by_trees_that_have_not_learned() -> None:
     assert model.oob_score_ == pytest.approx(np.mean(hits))
     assert model.oob_decision_function_.tolist() == [answers[name].tolist() for name in model.data_values().ids]
     X, y = data(0)
-    regressor = DynamicForestRegressor(20, random_state=0).fit(X, y)
+    regressor = core.DynamicForestRegressor(20, random_state=0).fit(X, y)
     assert regressor.oob_prediction_.tolist() == list(held_answers(regressor).values())
-    assert math.isnan(DynamicForestClassifier(20, random_state=0).fit(X[:5], classes(y)[:5]).oob_score_)
+    assert math.isnan(core.DynamicForestClassifier(20, random_state=0).fit(X[:5], classes(y)[:5]).oob_score_)
 
 
 def test_with_low_disclosure_held_samples_are_answered_as_anybody_s_rows_are() -> None:
@@ -163,15 +156,15 @@ def test_models_that_cannot_tell_say_what_to_use() -> None:
     (X, y) = data(0)
     labels = classes(y)
     for model in (
-        DynamicForestClassifier(4, occurrence=1.0).fit(X, labels), DynamicTreeClassifier().fit(X, labels),
-        IncrementalBoostingClassifier(3).fit(X, labels), OnlineBoostingClassifier(3).fit(X, labels),
+        core.DynamicForestClassifier(4, occurrence=1.0).fit(X, labels), core.DynamicTreeClassifier().fit(X, labels),
+        core.IncrementalBoostingClassifier(3).fit(X, labels), core.OnlineBoostingClassifier(3).fit(X, labels),
     ):  # fmt: skip
         with pytest.raises(UnavailableError, match="use a forest with occurrence < 1, or incremental-boosting"):
             model.predict_set(X)
         assert not hasattr(model, "oob_score_")
         with pytest.raises(UnavailableError):
             model.data_values()
-    validating = IncrementalBoostingClassifier(3, early_stopping=2).fit(X, labels)
+    validating = core.IncrementalBoostingClassifier(3, early_stopping=2).fit(X, labels)
     assert not hasattr(validating, "oob_score_")
     for coverage in (0, 1, 1.5, float("nan"), True, "0.9", None):
         with pytest.raises(InputError, match="coverage must be a number between 0 and 1"):

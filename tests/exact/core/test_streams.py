@@ -8,23 +8,16 @@ from typing import Any
 import pytest
 from river import checks
 
-from oubli import (
-    DynamicForestClassifier,
-    DynamicForestRegressor,
-    DynamicTreeClassifier,
-    IncrementalBoostingClassifier,
-    IncrementalBoostingRegressor,
-    OnlineBoostingClassifier,
-)
+from oubli import core
 from oubli.core.errors import InputError, UnknownIdError
 from oubli.river import wrap
 from oubli.streams import Stream
 
 EXACT: list[Any] = [
-    lambda: DynamicForestClassifier(4, random_state=0),
-    lambda: DynamicForestRegressor(4, random_state=0),
-    lambda: IncrementalBoostingClassifier(4, random_state=0),
-    lambda: IncrementalBoostingRegressor(4, random_state=0),
+    lambda: core.DynamicForestClassifier(4, random_state=0),
+    lambda: core.DynamicForestRegressor(4, random_state=0),
+    lambda: core.IncrementalBoostingClassifier(4, random_state=0),
+    lambda: core.IncrementalBoostingRegressor(4, random_state=0),
 ]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -73,7 +66,10 @@ def test_at_each_moment_the_model_is_a_fresh_fit_on_the_window(make: Any, seed: 
         assert stream.predict_one({**asked, "unknown": 3}) == expected
 
 
-@pytest.mark.parametrize("make", [*EXACT, DynamicTreeClassifier, lambda: OnlineBoostingClassifier(4, random_state=0)])
+OTHERS: list[Any] = [core.DynamicTreeClassifier, lambda: core.OnlineBoostingClassifier(4, random_state=0)]
+
+
+@pytest.mark.parametrize("make", [*EXACT, *OTHERS])
 def test_river_s_own_checks_pass(make: Any) -> None:
     wrapped = wrap(make(), window=20)
     done = [check(wrapped.clone()) for check in checks.yield_checks(wrapped)]
@@ -82,7 +78,7 @@ def test_river_s_own_checks_pass(make: Any) -> None:
 
 def test_a_fitted_model_is_continued_and_stays_as_it_is() -> None:
     frame = pytest.importorskip("pandas").DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "x"]})
-    model = DynamicForestClassifier(4, random_state=0).fit(frame, [0, 1, 0])
+    model = core.DynamicForestClassifier(4, random_state=0).fit(frame, [0, 1, 0])
     wrapped = wrap(model, window=3)
     wrapped.learn_one({"a": 4.0, "b": "y"}, 1)
     assert sorted(wrapped.stream.model.samples_.ids())[:2] == ["1", "2"]
@@ -93,7 +89,7 @@ def test_a_fitted_model_is_continued_and_stays_as_it_is() -> None:
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
-    stream = Stream(DynamicForestClassifier(4, random_state=0), window=2)
+    stream = Stream(core.DynamicForestClassifier(4, random_state=0), window=2)
     assert stream.predict_one({"a": 1}) is None
     assert stream.predict_proba_one({"a": 1}) == {}
     with pytest.raises(InputError, match="needs a feature that has a value"):
@@ -112,11 +108,11 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
     stream.learn_one({"a": 2.0}, True)
     with pytest.raises(UnknownIdError):
         stream.unlearn_one(first)
-    unfitted = Stream(DynamicForestRegressor(4))
+    unfitted = Stream(core.DynamicForestRegressor(4))
     with pytest.raises(InputError):
         unfitted.learn_one({"a": 1.0}, "no number")
     assert not unfitted.is_fitted
-    timed = Stream(DynamicForestClassifier(4), window_seconds=5)
+    timed = Stream(core.DynamicForestClassifier(4), window_seconds=5)
     timed.learn_one({"a": 1.0}, True, at=START)
     for at in (START - timedelta(seconds=1), START.replace(tzinfo=None)):
         with pytest.raises(InputError, match="must have a time zone"):
@@ -126,7 +122,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
 
 def test_a_new_feature_keeps_subjects_and_uses_no_id_again() -> None:
     frame = pytest.importorskip("pandas").DataFrame({"a": [1.0, 2.0], "who": ["p", "q"]})
-    model = DynamicForestClassifier(4, random_state=0)
+    model = core.DynamicForestClassifier(4, random_state=0)
     stream = Stream(model.fit(frame, [0, 1], subjects="who", ids="generate", expires_at=START))
     gone = stream.learn_one({"a": 3.0}, 1)
     stream.unlearn_one(gone)
@@ -142,8 +138,8 @@ def test_a_new_feature_keeps_subjects_and_uses_no_id_again() -> None:
 def test_a_stream_s_settings_are_checked() -> None:
     for wrong in ({"window": 0}, {"window": 2.5}, {"window_seconds": 0}, {"window_seconds": -1.0}):
         with pytest.raises(InputError):
-            Stream(DynamicForestClassifier(4), **wrong)
+            Stream(core.DynamicForestClassifier(4), **wrong)
     with pytest.raises(InputError, match="a window of its own"):
-        Stream(DynamicTreeClassifier(window=5))
+        Stream(core.DynamicTreeClassifier(window=5))
     with pytest.raises(InputError, match="have no names"):
-        Stream(DynamicForestClassifier(4).fit([[1.0], [2.0]], [0, 1]))
+        Stream(core.DynamicForestClassifier(4).fit([[1.0], [2.0]], [0, 1]))

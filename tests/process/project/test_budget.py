@@ -1,4 +1,4 @@
-"""Long tests end with their time and a table tells what ran; of cases that are left to them, some stay ordinary."""
+"""Long tests end with their time, and a table tells what ran."""
 
 import os
 import subprocess
@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.budget import part_of, table
+from tests.budget import table
 from tests.serving import ROOT
-from tests.tiers import covering, ordinary
 
-FILES = ["a.py", "b.py", "c.py"]
 TESTS = """
 import gc, time
 def left(phase, info): raise KeyboardInterrupt
@@ -20,19 +18,6 @@ def test_slow():
     {slow}
 def test_later(): pass
 """
-
-
-def test_each_value_of_a_list_has_an_ordinary_case() -> None:
-    cases = covering([1, 2], "abc")
-    assert {case.values for case in cases if not case.marks} == {(1, "a"), (2, "b"), (1, "c")}
-    assert len(cases) == 6
-    assert [case.values for case in ordinary("abc", "b") if not case.marks] == [("b",)]
-
-
-def test_the_parts_are_all_files_and_share_none() -> None:
-    assert part_of(FILES, "1/2") + part_of(FILES, "2/2") == ["a.py", "c.py", "b.py"]
-    with pytest.raises(pytest.UsageError, match="--part"):
-        part_of(FILES, "3/2")
 
 
 def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.CompletedProcess[str]:
@@ -51,9 +36,7 @@ SWALLOW = "try: time.sleep(30)\n    except KeyboardInterrupt: time.sleep(30)"  #
 
 
 @pytest.mark.parametrize(("slow", "patience"), [(SLEEP, 30.0), (SWALLOW, 0.5)])
-def test_a_session_out_of_time_is_no_failure_and_the_table_tells_what_did_not_run(
-    tmp_path: Path, slow: str, patience: float
-) -> None:
+def test_a_session_out_of_time_is_no_failure_and_says_what_is_left(tmp_path: Path, slow: str, patience: float) -> None:
     (tmp_path / "test_them.py").write_text(TESTS.format(quick="pass", slow=slow), encoding="utf-8")
     record = tmp_path / "long.1.record"
     ended = run(tmp_path, "--seconds=2", f"--record={record}", "-W", "error", patience=patience)

@@ -56,9 +56,7 @@ def test_three_nodes_differ_by_their_address_alone_and_are_as_small_as_the_singl
         assert "ports" not in SERVICES[name], "nobody but the nodes asks it"
 
 
-def test_secrets_are_files_that_are_made_by_the_script_and_kept_out_of_images_and_of_version_control(
-    tmp_path: Path,
-) -> None:
+def test_secrets_are_made_by_the_script_and_kept_out_of_images_and_of_version_control(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     output_of(ROOT / "docker" / "secrets.sh", folder)
     made = {path.name: path.read_text() for path in folder.iterdir()}

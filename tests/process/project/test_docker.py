@@ -123,9 +123,7 @@ NEW = OLD + " abm bmi1 bmi2 f16c movbe"
     ("x86_64", NEW, "", "x86-64-v3"), ("x86_64", NEW + " avx512f", "", "x86-64-v3"),
     ("x86_64", NEW, "znver4", "znver4"), ("x86_64", OLD, "", ""), ("aarch64", "", "", "generic"),
 ])  # fmt: skip
-def test_kernels_are_compiled_for_a_processor_that_is_named(
-    tmp_path: Path, machine: str, flags: str, own: str, named: str
-) -> None:
+def test_kernels_are_for_a_named_processor(tmp_path: Path, machine: str, flags: str, own: str, named: str) -> None:
     (tmp_path / "uname").write_text(f"#!/bin/sh\necho {machine}\n")
     (tmp_path / "uname").chmod(0o755)
     (tmp_path / "cpuinfo").write_text(f"model name\t: any\n{flags}\n{flags}\n")

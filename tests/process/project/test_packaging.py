@@ -13,7 +13,7 @@ import pytest
 
 from oubli.app.version import VERSION
 from tests import pythons
-from tests.serving import ROOT, output_of, run_program
+from tests.serving import ROOT, output_of
 
 BUILD = (sys.executable, "-m", "hatchling", "build", "-d")
 # What everything imported looks like: names that are there twice, and files that are there twice.
@@ -88,9 +88,3 @@ def test_a_source_distribution_builds_the_same_wheel(built: tuple[Path, Path], t
     output_of(*BUILD, tmp_path, "-t", "wheel", cwd=source)
     (again,) = tmp_path.glob("*.whl")
     assert zipfile.ZipFile(again).namelist() == zipfile.ZipFile(built[0]).namelist()
-
-
-@pytest.mark.parametrize("name", ["app", "core"])
-def test_the_folders_cannot_be_imported_under_another_name(name: str) -> None:
-    done = run_program(sys.executable, "-c", f"import {name}")
-    assert (done.returncode, f"import oubli.{name}" in done.stderr) == (1, True)

@@ -2,16 +2,30 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
+import pytest
+
+from oubli.client import NoAnswerError
 from oubli.client.messages import Answer, Close, Emit, NextEvent, Request, Send, Sleep, Work
 from oubli.client.session import Retries, Servers, Session
+
+READ = Request("GET", "/model", is_safe=True)
+KEYED = Request("POST", "/samples", body=b"{}", takes_key=True)
+CHANGE = Request("POST", "/snapshot", body=b"{}")
+LOST = NoAnswerError("lost", may_have_been_applied=True)
+REFUSED = NoAnswerError("refused", may_have_been_applied=False)
+PROXY = Answer(502, {"content-type": "text/html"}, b"<html>")
 
 
 def answer(status: int, content: Any = None, **headers: str) -> Answer:
     """An answer in JSON."""
     lines = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer(status, lines, json.dumps(content).encode())
+
+
+OK = answer(200, {"model_version": 3})
 
 
 def problem(status: int, kind: str, *, members: dict[str, Any] | None = None, **headers: str) -> Answer:
@@ -66,6 +80,8 @@ class Scripted:
     ----------
     sent, asked, slept, emitted
         Requests, the servers that they went to, seconds and items, in order.
+    result
+        What a flow has returned, of `ran`.
     """
 
     def __init__(self, *script: Answer | Exception) -> None:
@@ -75,6 +91,7 @@ class Scripted:
         self.slept: list[float] = []
         self.emitted: list[Any] = []
         self.closed = 0
+        self.result: Any = None
 
     def run(self, flow: Any) -> Any:
         given: Any = None
@@ -110,6 +127,14 @@ class Scripted:
             case Emit(item):
                 return self.emitted.append(item)
         raise AssertionError(step)
+
+
+def ran(flow: Any, *script: Answer | Exception, error: type[Exception] | None = None) -> Scripted:
+    """Carry out a flow by a script; return what has come of it. It ends with an error if one is given."""
+    made = Scripted(*script)
+    with pytest.raises(error) if error else nullcontext():
+        made.result = made.run(flow)
+    return made
 
 
 def raised(found: Any) -> Any:

@@ -16,18 +16,7 @@ import pandas as pd
 import pytest
 
 import oubli
-from oubli.client import (
-    AsyncClient,
-    Client,
-    ConflictError,
-    DataError,
-    ErasedLatelyError,
-    IdConflictError,
-    NotFoundError,
-    ReceiptError,
-    RestrictedError,
-    operations,
-)
+from oubli.client import AsyncClient, Client, errors, operations
 from oubli.core import DynamicForestClassifier
 from oubli.verifier.checkpoints import Policy, read_policy
 from oubli.verifier.sets import check_absence
@@ -91,7 +80,7 @@ def test_the_life_of_a_sample(client: Client) -> None:
     added = client.add(row, ["yes"], ids=["life/1?"], subjects="zoe")
     assert client.min_version == added.model_version > before
     client.forget_version()
-    with pytest.raises(IdConflictError) as caught:
+    with pytest.raises(errors.IdConflictError) as caught:
         client.add([[2, "a", True]], ["yes"], ids=["life/1?"])
     assert caught.value.pointers == ("/samples/0/id",)
     receipt = client.replace("life/1?", {"age": 3, "job": None, "member": False}, "no", subject=None)
@@ -102,9 +91,9 @@ def test_the_life_of_a_sample(client: Client) -> None:
     deleted = client.delete("life/1?", ref=ref)
     assert (deleted.status, deleted.unlearned, deleted.ref) == ("unlearned", 1, ref)
     assert [one.id for one in client.erasures(ref)] == [client.erasure(deleted).id] == [deleted.id]
-    with pytest.raises(NotFoundError):
+    with pytest.raises(errors.NotFoundError):
         client.get("life/1?")
-    with pytest.raises(ErasedLatelyError):
+    with pytest.raises(errors.ErasedLatelyError):
         client.add(row, ["yes"], ids=["life/1?"])
     assert client.add(row, ["yes"], ids=["life/1?"], subjects="zoe", readd=True).ids == ["life/1?"]
     assert client.delete(subjects=["zoe", "nobody"]).absent == 1
@@ -117,7 +106,7 @@ def test_restriction_release_and_export(client: Client) -> None:
     made = client.restrict(["rosa", "nobody"], keep_expired=True, ref="0b4fa0c4-5c0a-4f9e-9c7d-7f3a3d0d6d55")
     assert (made.samples, made.absent, made.n_samples) == (2, 1, added.n_samples - 2)
     assert made.model_version == client.min_version
-    with pytest.raises(RestrictedError):
+    with pytest.raises(errors.RestrictedError):
         client.add([[3, "a", True]], ["yes"], ids=["r3"], subjects="rosa")
     bundle = client.export("rosa")
     assert [(one.id, one.restricted_at) for one in bundle.samples] == [("r1", made.at), ("r2", made.at)]
@@ -151,9 +140,9 @@ def test_receipts_snapshots_and_the_ledger(client: Client, tmp_path: Path) -> No
     kept = json.loads(json.dumps(receipt.content))
     assert client.verify_receipt(kept, keys=keys) == keys[0].key_id
     for name, value in {"unlearned": 2, "ledger_index": 1}.items():
-        with pytest.raises(ReceiptError):
+        with pytest.raises(errors.ReceiptError):
             client.verify_receipt({**kept, name: value}, in_ledger=True)
-    with pytest.raises(ReceiptError, match="trusted"):
+    with pytest.raises(errors.ReceiptError, match="trusted"):
         Client(BASE, http_client=client.transport.http, trusted_keys=[]).verify_receipt(kept)
     client.snapshot()
     size = client.download_snapshot(tmp_path / "file")
@@ -181,9 +170,9 @@ def test_states_and_absence_are_proved(client: Client) -> None:
         assert (absent.by, absent.name, absent.model_version) == (by, "nobody", told.model_version)
         found = check_absence(json.dumps(absent.content), policy, name="nobody")
         assert (found.root.hex(), found.n_samples) == (told.set_root, told.n_samples)
-    with pytest.raises(ConflictError):
+    with pytest.raises(errors.ConflictError):
         client.prove_absence(next(client.samples()).id)
-    with pytest.raises(DataError):
+    with pytest.raises(errors.DataError):
         client.prove_absence("a", subject="b")
 
 
@@ -209,7 +198,7 @@ def test_the_awaiting_client_does_the_same() -> None:
             assert states[-1] == "succeeded"
             receipt = await client.delete(["p", "q"])
             assert await client.verify_receipt(receipt) == receipt.key_id
-            with pytest.raises(NotFoundError):
+            with pytest.raises(errors.NotFoundError):
                 await client.get("p")
             told = await client.tell_state()
             assert [state.index async for state in client.states()][-1] == told.index
@@ -236,7 +225,7 @@ def test_looking_at_the_model_says_what_the_library_says() -> None:
         assert client.importances() == pytest.approx(expected)
         node = client.tree(1, node="l", levels=0)["node"]
         assert (node["path"], node["left"]) == ("l", None)
-        with pytest.raises(NotFoundError):
+        with pytest.raises(errors.NotFoundError):
             client.tree(7)
 
 

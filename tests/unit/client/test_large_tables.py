@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ import pytest
 from oubli.client import Client, ConflictError, DataError, IdConflictError, InvalidInputError, TooLargeError
 from oubli.client.operations import predictions, requests, samples
 from tests.unit.app.support import BASE, NUMBERS, forest, make_service, rows, served
-from tests.unit.client.scripted import Scripted, answer, problem, session
+from tests.unit.client.scripted import Scripted, answer, problem, ran, session
 
 N = 103
 NAMES = ["age", "job", "member"]
@@ -86,29 +86,27 @@ def sent_by(script: Scripted) -> list[Any]:
 
 def test_parts_are_halved_until_the_server_takes_them() -> None:
     refused = (problem(413, kind) for kind in ("too-many-rows", "body-too-large"))
-    script = Scripted(*refused, *(predicted(1, first=i) for i in range(5)))
-    found = script.run(predictions.predict(session(), rows(5)))
+    script = ran(predictions.predict(session(), rows(5)), *refused, *(predicted(1, first=i) for i in range(5)))
     sent = sent_by(script)
     assert [len(part) for part in sent] == [5, 2, 1, 1, 1, 1, 1]
     assert [row for part in sent[2:] for row in part] == rows(5)
-    assert found.probabilities[:, 0].tolist() == [0.0, 0.01, 0.02, 0.03, 0.04]
-    with pytest.raises(TooLargeError):
-        Scripted(problem(413, "body-too-large")).run(predictions.predict(session(), rows(1)))
+    assert script.result.probabilities[:, 0].tolist() == [0.0, 0.01, 0.02, 0.03, 0.04]
+    ran(predictions.predict(session(), rows(1)), problem(413, "body-too-large"), error=TooLargeError)
 
 
 def test_a_body_that_is_too_long_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predictions, "MOST_BYTES", 60)
     wide = [["x" * 10, float(i)] for i in range(8)]
-    script = Scripted(*(predicted(2, first=2 * i) for i in range(4)))
-    script.run(predictions.predict(session(), wide))
+    script = ran(predictions.predict(session(), wide), *(predicted(2, first=2 * i) for i in range(4)))
     assert [row for part in sent_by(script) for row in part] == wide
     assert all(len(one.body) <= 60 for one in script.sent)  # type: ignore[arg-type]
 
 
 def test_a_model_that_changes_between_two_parts_is_told_with_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predictions, "MOST_ROWS", 10)
-    script = Scripted(predicted(10, 4), predicted(5, 6, 10, ("maybe", "no", "yes")))
-    found = script.run(predictions.predict(session(), rows(15)))
+    answers = predicted(10, 4), predicted(5, 6, 10, ("maybe", "no", "yes"))
+    script = ran(predictions.predict(session(), rows(15)), *answers)
+    found = script.result
     assert (found.oldest_version, found.model_version, found.classes.tolist()) == (4, 6, ["maybe", "no", "yes"])
     assert found.probabilities[[3, 12]].tolist() == [[0.0, 0.03, 0.5], [0.12, 0.5, 0.5]]
     # The second part is asked of a server that has what the first one has seen.
@@ -179,54 +177,23 @@ def test_a_sample_is_changed_only_as_it_was_read(client: Client) -> None:
 # --- bars
 
 
-class Bar:
-    """Counts as tqdm and rich do."""
-
-    made: ClassVar[list[Bar]] = []
-
-    def __init__(self, *_: Any, **options: Any) -> None:
-        self.n, self.options, self.is_open = 0.0, options, False
-        Bar.made.append(self)
-
-    def __enter__(self) -> Bar:
-        self.is_open = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_open = False
-
-    def update(self, *given: Any, completed: float | None = None) -> None:
-        assert self.is_open
-        self.n = self.n + given[0] if completed is None else completed
-
-    def add_task(self, name: str, total: float) -> int:
-        self.options = {"desc": name, "total": total}
-        return 7
-
-
-@pytest.mark.parametrize("there", [("tqdm.auto", "rich.progress"), ("rich.progress",)])
+@pytest.mark.parametrize("installed", [("tqdm.auto", "rich.progress"), ("rich.progress",)])
 def test_a_bar_is_drawn_by_tqdm_or_rich(
-    monkeypatch: pytest.MonkeyPatch, client: Client, there: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], client: Client, installed: tuple[str, ...]
 ) -> None:
+    drawn_by: list[Any] = []
+
     def load(name: str) -> Any:
-        if name not in there:
+        if name not in installed:
             raise ImportError(name)
-        return SimpleNamespace(**{"tqdm": Bar} if name == "tqdm.auto" else {"Progress": Bar})
+        drawn_by.append(name)
+        return import_module(name)
 
     monkeypatch.setattr(requests, "import_module", load)
-    Bar.made.clear()
-    client.predict(frame(30), progress=True)
-    (bar,) = Bar.made
-    assert (bar.n, bar.is_open) == (pytest.approx(1.0), False)
-    assert (bar.options["desc"], bar.options["total"]) == ("predicting", 1.0)
-    assert ("bar_format" in bar.options) is (there[0] == "tqdm.auto")
-    Bar.made.clear()  # it is closed when something is wrong
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError):  # the bar is closed then: rich draws no second one beside an open one
         client.predict([*rows(30), ["x", "a", True]], progress=True)
-    assert [bar.is_open for bar in Bar.made] == [False]
-
-
-def test_the_bars_of_the_libraries_are_drawn(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
-    client.predict(frame(30), progress=True)  # with whichever is installed
+    capfd.readouterr()
+    client.predict(frame(30), progress=True)
     said = capfd.readouterr()
-    assert "predicting" in said.out + said.err
+    text = said.out + said.err
+    assert (drawn_by, "predicting" in text, "100%" in text) == ([installed[0]] * 2, True, True)

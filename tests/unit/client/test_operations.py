@@ -5,20 +5,10 @@ from typing import Any
 
 import pytest
 
-from oubli.client import (
-    DataError,
-    EphemeralError,
-    JobFailedError,
-    NoAnswerError,
-    NothingErased,
-    ProblemError,
-    UnexpectedAnswerError,
-    WaitTimeoutError,
-)
+from oubli.client import DataError, EphemeralError, NothingErased, ProblemError, UnexpectedAnswerError, errors
 from oubli.client.operations import evidence, jobs, model, predictions, samples
-from tests.unit.client.scripted import Scripted, answer, keys_of, problem, receipt, session, stream
+from tests.unit.client.scripted import LOST, Scripted, answer, keys_of, problem, ran, receipt, session, stream
 
-LOST = NoAnswerError("lost", may_have_been_applied=True)
 SAMPLE = {"id": "1", "subject": None, "features": {"a": 1}, "label": "x", "expires_at": None}
 
 
@@ -34,11 +24,9 @@ def event(status: str, progress: float = 0.0, **more: Any) -> str:
 
 
 def test_a_subject_is_never_in_an_address() -> None:
-    listed = Scripted(*(answer(200, {"samples": [SAMPLE], "next": cursor}) for cursor in ("c1", None)))
-    listed.run(samples.samples(session(), subject="ada"))
-    deleted = Scripted(problem(422, "invalid-input"))
-    with pytest.raises(ProblemError):
-        deleted.run(samples.delete(session(), subjects="ada"))
+    pages = (answer(200, {"samples": [SAMPLE], "next": cursor}) for cursor in ("c1", None))
+    listed = ran(samples.samples(session(), subject="ada"), *pages)
+    deleted = ran(samples.delete(session(), subjects="ada"), problem(422, "invalid-input"), error=ProblemError)
     for sent in (*listed.sent, *deleted.sent):
         assert "ada" not in sent.path + str(sent.query)
         assert b"ada" in sent.body  # type: ignore[operator]
@@ -49,16 +37,16 @@ def test_a_subject_is_never_in_an_address() -> None:
 
 def test_a_job_is_watched_by_its_events() -> None:
     shared = session()
-    script = Scripted(stream(event("running", 0.5), event("succeeded", 1.0, result={"model_version": 9})))
-    script.run(jobs.watch(shared, "j"))
+    events = event("running", 0.5), event("succeeded", 1.0, result={"model_version": 9})
+    script = ran(jobs.watch(shared, "j"), stream(*events))
     assert [(one.status, one.progress) for one in script.emitted] == [("running", 0.5), ("succeeded", 1.0)]
     assert (script.closed, shared.min_version, script.sent[0].headers["Accept"]) == (1, 9, "text/event-stream")
 
 
 def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again() -> None:
     for broken in (stream(event("running"), LOST), stream(event("running")), stream(event("running"), "{")):
-        script = Scripted(broken, answer(200, state("running", 0.6)), stream(event("succeeded", 1.0)))
-        script.run(jobs.watch(session(), "j"))
+        then = answer(200, state("running", 0.6)), stream(event("succeeded", 1.0))
+        script = ran(jobs.watch(session(), "j"), broken, *then)
         assert [one.progress for one in script.emitted] == [0.0, 0.6, 1.0]
         assert (script.closed, bool(script.slept)) == (2, True)
 
@@ -66,8 +54,7 @@ def test_a_stream_that_breaks_is_made_up_for_by_asking_and_opened_again() -> Non
 def test_without_events_a_job_is_asked_for_again_and_again() -> None:
     for refused in (problem(404, "no-such-route"), answer(406), answer(200, {}, content_type="text/html")):
         states = [answer(200, state("running", 0.1))] * 3
-        script = Scripted(refused, *states, answer(200, state("succeeded")))
-        script.run(jobs.watch(session(), "j"))
+        script = ran(jobs.watch(session(), "j"), refused, *states, answer(200, state("succeeded")))
         assert [one.status for one in script.emitted] == ["running"] * 3 + ["succeeded"]
         assert script.slept == sorted(script.slept)
 
@@ -75,19 +62,18 @@ def test_without_events_a_job_is_asked_for_again_and_again() -> None:
 def test_waiting_tells_the_progress_and_fails_with_the_servers_reason() -> None:
     told: list[float] = []
     states = [event("queued"), event("running", 0.5), event("failed", 0.5, error="No room.")]
-    with pytest.raises(JobFailedError, match=r"No room\.") as caught:
+    with pytest.raises(errors.JobFailedError, match=r"No room\.") as caught:
         Scripted(stream(*states)).run(jobs.wait(session(), "j", progress=told.append))
     assert (told, caught.value.job_id) == ([0.0, 0.5, 0.5], "j")
 
 
 def test_a_cancelled_job_is_returned_as_it_is_then_and_waiting_ends_when_its_time_is_over() -> None:
-    script = Scripted(answer(200, state("failed", error="the job was cancelled")))
-    assert script.run(jobs.cancel(session(), "j/1")).status == "failed"
+    script = ran(jobs.cancel(session(), "j/1"), answer(200, state("failed", error="the job was cancelled")))
     [asked] = script.sent
-    assert (asked.method, asked.path) == ("DELETE", "/jobs/j%2F1")
+    assert (script.result.status, asked.method, asked.path) == ("failed", "DELETE", "/jobs/j%2F1")
     shared, times = session(), iter([0.0, 1.0, 5.0])
     shared.clock = lambda: next(times)
-    with pytest.raises(WaitTimeoutError):
+    with pytest.raises(errors.WaitTimeoutError):
         Scripted(*[answer(200, state("running"))] * 2).run(jobs.wait(shared, "j", timeout=3.0))
 
 
@@ -98,10 +84,7 @@ def test_what_changes_samples_or_fits_has_a_key() -> None:
     own = session()
     added, replaced = samples.add(own, [[1]], ["x"]), samples.replace(own, "1", [1], "x")
     for flow in (added, replaced, samples.delete(own, "1"), model.fit(own)):
-        script = Scripted(problem(409, "ephemeral"))
-        with pytest.raises(EphemeralError):
-            script.run(flow)
-        assert keys_of(script.sent)[0]
+        assert keys_of(ran(flow, problem(409, "ephemeral"), error=EphemeralError).sent)[0]
 
 
 def test_what_cannot_be_sent_and_answers_without_predictions_are_refused() -> None:
@@ -123,9 +106,8 @@ NOTHING = {
 
 
 def test_an_erasure_without_a_receipt_or_of_an_ephemeral_server_is_not_waited_for() -> None:
-    script = Scripted(answer(200, receipt(durable=False)), problem(409, "ephemeral"))
-    with pytest.raises(EphemeralError):
-        script.run(evidence.wait_erased(session(), "x"))
+    answers = answer(200, receipt(durable=False)), problem(409, "ephemeral")
+    ran(evidence.wait_erased(session(), "x"), *answers, error=EphemeralError)
     made = Scripted(answer(200, NOTHING)).run(samples.delete(session(), ["a", "b"]))
     assert isinstance(made, NothingErased)
     assert (made.id, made.held, made.unlearned, made.absent, made.content) == (None, False, 0, 2, NOTHING)
@@ -156,13 +138,12 @@ def test_a_server_that_is_starting_is_waited_for() -> None:
     starting = problem(503, "not-ready", retry_after="1")
     ready = answer(200, {"status": "ready", "model_version": 3, "changes": "accepted"})
     assert Scripted(LOST, starting, ready).run(model.wait_ready(session())).model_version == 3
-    assert Scripted(starting).run(model.is_alive(session())) is False
 
 
 def test_a_cluster_is_read_and_a_node_removed_by_its_name() -> None:
     sent = {"node": "a", "role": "leader", "epoch": 3, "leader": None, "model_version": 13, "seq": 42, "nodes": []}
     assert Scripted(answer(200, sent)).run(model.cluster(session())).epoch == 3
-    script = Scripted(answer(200, sent))
-    assert script.run(model.remove_node(session(), "b/c")).nodes == []
+    script = ran(model.remove_node(session(), "b/c"), answer(200, sent))
+    assert script.result.nodes == []
     assert (script.sent[0].method, script.sent[0].path) == ("DELETE", "/cluster/nodes/b%2Fc")
     assert not script.sent[0].may_repeat

@@ -1,7 +1,6 @@
 """Several servers: who is asked, who is asked next, and that no one else is ever sent a request."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,27 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oubli.client import ClientError, NoAnswerError, NotFoundError, NotLeaderError, Request, Retries, UnavailableError
-from oubli.client.messages import Answer, Send, Sleep
+from oubli.client.messages import Send, Sleep
 from oubli.client.operations import jobs, model, predictions
 from oubli.client.session import REST_SECONDS, Servers, Session, same_address
-from tests.unit.client.scripted import Scripted, answer, keys_of, not_leader, problem, raised, session
+from tests.unit.client import scripted
+from tests.unit.client.scripted import CHANGE, KEYED, LOST, OK, READ, REFUSED, answer, not_leader, problem, ran
 
 A, B, C = "http://a:8000", "http://b:8000", "http://c:8000"
 ALL = [A, B, C]
 ELSEWHERE = "http://evil:8000"
-READ = Request("GET", "/model", is_safe=True)
-KEYED = Request("POST", "/samples", body=b"{}", takes_key=True)
-CHANGE = Request("POST", "/snapshot", body=b"{}")
-OK = answer(200, {"model_version": 3})
-LOST = NoAnswerError("lost", may_have_been_applied=True)
-REFUSED = NoAnswerError("refused", may_have_been_applied=False)
 BEHIND = problem(503, "behind", retry_after="1")
 UNKNOWN = problem(404, "no-job")
 RUNNING = answer(200, {"id": "j", "kind": "fit", "status": "running", "progress": 0.5})
 
 
 def three(retries: Retries | None = None, first: int = 0) -> Session:
-    return session(retries, Servers(ALL, first))
+    return scripted.session(retries, Servers(ALL, first))
 
 
 def one_after_another(shared: Session, *requests: Request) -> Any:
@@ -49,7 +43,7 @@ CASES: dict[str, tuple[list[Request], list[Any], str, list[float], type[ClientEr
     "reads stay with one server as long as it answers": ([READ] * 4, [OK, OK, REFUSED, OK, OK], "AAABB", [], None),
     **{
         f"a read that is not answered, {number}, is asked of the next at once": ([READ], [first, OK], "AB", [], None)
-        for number, first in enumerate([REFUSED, LOST, BEHIND, BUSY, Answer(502, {}, b"<html>")])
+        for number, first in enumerate([REFUSED, LOST, BEHIND, BUSY, scripted.PROXY])
     },
     "what is no failure is not asked of others": ([READ], [problem(422, "invalid-input")], "A", [], ClientError),
     "a read that only the leader answers goes there": ([EXPORT], [not_leader(B), OK], "AB", [], None),
@@ -66,16 +60,18 @@ CASES: dict[str, tuple[list[Request], list[Any], str, list[float], type[ClientEr
         [CHANGE, CHANGE], [OK, REFUSED, *[not_leader(A)] * 3, REFUSED, OK], "AABCBAC", WAIT, None,
     ),
     "a leader that has no room is not left": ([KEYED], [BUSY, OK], "AA", WAIT, None),
+    "when all are behind the client waits as they ask": ([READ], [BEHIND, REFUSED, BEHIND, OK], "ABCA", WAIT, None),
 }  # fmt: skip
 
 
 def test_who_is_asked_and_how_long_is_waited() -> None:
     for requests, answers, asked, slept, error in CASES.values():
-        script = Scripted(*answers)
-        with pytest.raises(error) if error else nullcontext():
-            script.run(one_after_another(three(), *requests))
+        shared = three()
+        shared.saw({"model_version": 2})
+        script = ran(one_after_another(shared, *requests), *answers, error=error)
         assert (script.asked, script.slept) == ([f"http://{name.lower()}:8000" for name in asked], slept)
-        keys = keys_of(script.sent)
+        assert {one.headers["Min-Version"] for one in script.sent} == {"2"}
+        keys = scripted.keys_of(script.sent)
         assert len({*keys} - {None}) == requests.count(KEYED), "each has a key of its own, however often it is sent"
 
 
@@ -89,50 +85,34 @@ def test_predictions_go_to_all_in_turn_but_for_those_that_failed_a_moment_ago() 
         for _ in range(n):
             yield from predictions.predict(shared, [[1]])
 
-    script = Scripted(found, found, REFUSED, found, found, found, found)
-    script.run(ask(6))
+    script = ran(ask(6), found, found, REFUSED, found, found, found, found)
     assert script.asked == [B, C, A, B, B, C, B]  # A was to come, and rests
     time[0] = REST_SECONDS
-    script = Scripted(*[found] * 3)
-    script.run(ask(3))
-    assert sorted(map(str, script.asked)) == ALL
-
-
-def test_when_all_are_behind_the_client_waits_as_long_as_they_ask() -> None:
-    shared = three()
-    shared.saw({"model_version": 9})
-    script = Scripted(BEHIND, REFUSED, BEHIND, OK)
-    script.run(shared.exchange(READ))
-    assert (script.asked, script.slept) == ([A, B, C, A], WAIT)
-    assert {one.headers["Min-Version"] for one in script.sent} == {"9"}
+    assert sorted(map(str, ran(ask(3), *[found] * 3).asked)) == ALL
 
 
 def test_a_job_is_asked_for_where_it_is_known_and_there_again() -> None:
-    def ask(shared: Session) -> Any:
-        for _ in range(2):
-            yield from jobs.job(shared, "j")
-
-    script = Scripted(UNKNOWN, RUNNING, RUNNING)
-    script.run(ask(three()))
-    assert script.asked == [A, B, B]
-    script = Scripted(UNKNOWN, UNKNOWN, UNKNOWN)
-    with pytest.raises(NotFoundError):
-        script.run(jobs.job(three(), "j"))
+    shared = three()
+    for answers, asked, slept in (
+        ([UNKNOWN, RUNNING], [A, B], []),
+        ([RUNNING], [B], []),
+        ([UNKNOWN, REFUSED, UNKNOWN, UNKNOWN, RUNNING], [B, C, A, B, A], [0.05]),  # C, which is silent, may know it
+    ):
+        script = ran(jobs.job(shared, "j"), *answers)
+        assert (script.asked, script.slept) == (asked, slept)
+    script = ran(jobs.job(three(), "j"), UNKNOWN, UNKNOWN, UNKNOWN, error=NotFoundError)
     assert (script.asked, script.slept) == (ALL, [])
-    script = Scripted(UNKNOWN, REFUSED, UNKNOWN, UNKNOWN, RUNNING)  # it may be known to the one that does not answer
-    script.run(jobs.job(three(), "j"))
-    assert (script.asked, script.slept) == ([A, B, C, A, C], [0.05])
 
 
 def test_health_is_asked_of_each_server_once() -> None:
-    down = Scripted(REFUSED, LOST, REFUSED)
-    assert down.run(model.is_alive(three())) is False
-    assert (down.asked, down.slept) == (ALL, [])
-    assert Scripted(REFUSED, OK).run(model.is_alive(three())) is True
+    for answers in ([REFUSED, LOST, REFUSED], [problem(503, "not-ready", retry_after="1")] * 3):
+        down = ran(model.is_alive(three()), *answers)
+        assert (down.result, down.asked, down.slept) == (False, ALL, [])
+    assert ran(model.is_alive(three()), REFUSED, OK).result is True
     following = answer(503, {"status": "ready", "changes": "stopped", "reason": "following", "model_version": 1})
     leading = answer(200, {"status": "ready", "changes": "accepted", "model_version": 1})
-    asked = Scripted(following, leading)
-    assert (asked.run(model.ready(three(), for_changes=True)).changes, asked.asked) == ("accepted", [A, B])
+    script = ran(model.ready(three(), for_changes=True), following, leading)
+    assert (script.result.changes, script.asked) == ("accepted", [A, B])
 
 
 # --- changes
@@ -140,20 +120,19 @@ def test_health_is_asked_of_each_server_once() -> None:
 
 def test_a_leader_that_the_caller_has_not_named_is_not_followed() -> None:
     for servers in (ALL, [A]):
-        script = Scripted(*[not_leader(ELSEWHERE)] * len(servers))
+        script = scripted.Scripted(*[not_leader(ELSEWHERE)] * len(servers))
         with pytest.raises(NotLeaderError) as caught:
-            script.run(session(servers=Servers(servers, 0)).exchange(KEYED))
+            script.run(scripted.session(servers=Servers(servers, 0)).exchange(KEYED))
         assert (caught.value.leader, caught.value.status, caught.value.kind) == (ELSEWHERE, 307, "not-leader")
         assert (script.asked, script.slept) == (servers, [])
 
 
 def test_what_may_have_been_applied_is_what_the_caller_is_told() -> None:
-    script = Scripted(LOST, *[not_leader(None)] * 2)
+    script = scripted.Scripted(LOST, *[not_leader(None)] * 2)
     with pytest.raises(NoAnswerError) as caught:
         script.run(three(Retries(0)).exchange(Request("POST", "/samples", body=b"", headers={"Idempotency-Key": "k"})))
     assert caught.value.may_have_been_applied
-    script = Scripted(not_leader(C), OK)
-    script.run(three(Retries(0)).exchange(KEYED))
+    script = ran(three(Retries(0)).exchange(KEYED), not_leader(C), OK)
     assert script.asked == [A, C], "without repetitions the leader is found all the same"
 
 
@@ -163,14 +142,13 @@ def test_a_fit_that_dies_with_its_leader_is_told_as_unknown() -> None:
         return (yield from jobs.wait(shared, job, timeout=60))
 
     begun = answer(202, {"id": "j", "kind": "fit", "status": "queued", "progress": 0.0})
-    with pytest.raises(NotFoundError):
-        Scripted(begun, UNKNOWN, UNKNOWN, UNKNOWN).run(ask(three()))
+    ran(ask(three()), begun, UNKNOWN, UNKNOWN, UNKNOWN, error=NotFoundError)
 
 
 # --- any cluster
 
 
-class Cluster(Scripted):
+class Cluster(scripted.Scripted):
     """Servers that change at will, and a transport that asks them and no one else."""
 
     def __init__(self, draw: Callable[[], Any]) -> None:
@@ -188,14 +166,14 @@ class Cluster(Scripted):
         found = self._draw()
         if found is OK or found is LOST:  # the worst case: what was lost was made
             self.applied += 1
-        return raised(found)
+        return scripted.raised(found)
 
 
 LEADERS = st.sampled_from([A, B, C, ELSEWHERE, "http://[", "", None])
 BEHAVIOUR = st.one_of(
     LEADERS.map(not_leader),
-    st.sampled_from([OK, LOST, REFUSED, BEHIND, problem(429, "queue-full", retry_after="1"), Answer(502, {}, b"")]),
-    st.sampled_from([problem(503, "changes-stopped", retry_after="1"), problem(503, "not-ready", retry_after="1")]),
+    st.sampled_from([OK, LOST, REFUSED, BEHIND, BUSY, scripted.PROXY]),
+    st.sampled_from([problem(503, kind, retry_after="1") for kind in ("changes-stopped", "not-ready")]),
 )
 
 
@@ -224,5 +202,4 @@ def test_the_same_address_in_two_ways_and_what_is_none() -> None:
             assert (one == other) is is_same
     assert same_address("http://[") is None
     assert Servers(ALL).leads("http://a:x") is None
-    with pytest.raises(UnavailableError):
-        Scripted(*[problem(503, "not-ready")]).run(session(servers=Servers([A])).exchange(CHANGE))
+    ran(scripted.session(servers=Servers([A])).exchange(CHANGE), problem(503, "not-ready"), error=UnavailableError)

@@ -44,7 +44,10 @@ def test_columns_of_a_frame() -> None:
     assert rows_of(pd.DataFrame([[1, "a"], [2, "b"]])) == [[1, "a"], [2, "b"]]
 
 
-def test_arrays_and_lists() -> None:
+ARROW = pa.table({"a": [1, None], "b": ["x", "y"]})
+
+
+def test_arrays_lists_and_tables_of_pyarrow() -> None:
     for X, expected in (
         (np.array([[1.5, NAN]]), b"[[1.5,null]]"),
         (np.array([[0.1]], np.float32), b"[[0.10000000149011612]]"),
@@ -57,6 +60,7 @@ def test_arrays_and_lists() -> None:
         ([[1, "a", None, True], (2, "b", NAN, np.bool_(False))], b'[[1,"a",null,true],[2,"b",null,false]]'),
         ([{"age": np.int64(3), "job": pd.NA}], b'[{"age":3,"job":null}]'),
         ([pd.Series({"age": 1, "job": None}, dtype=object)], b'[{"age":1,"job":null}]'),
+        *((X, b'[{"a":1,"b":"x"},{"a":null,"b":"y"}]') for X in (ARROW, ARROW.to_batches()[0])),
     ):
         assert to_json(rows_of(X)) == expected
 
@@ -66,7 +70,7 @@ NOT_CELLS += [(value, "a number, text") for value in ([1], object())]
 NOT_TABLES = [
     *((np.array([["2030-01-31"]], "M8[D]"), "dates or times"), (np.array([1, 2]), "2-d array")),
     *((np.array([[1j]]), "complex"), ("ab", "list of rows"), ([], "no rows"), (pd.DataFrame({"a": []}), "no rows")),
-    (pd.DataFrame([[1, 2]], columns=["a", "a"]), "unique"),
+    *((pd.DataFrame([[1, 2]], columns=["a", "a"]), "unique"), (pa.table([[1], [2]], names=["a", "a"]), "unique")),
     (pd.DataFrame([[1, 2]], columns=["a", 1]), "all be text"),
 ]
 
@@ -108,14 +112,6 @@ def test_an_index_gives_the_ids_that_the_library_takes_from_it() -> None:
                 assert ids_of_index(X) is None
         else:
             assert ids_of_index(X) == expected
-
-
-def test_a_table_of_pyarrow_is_sent_by_name() -> None:
-    table = pa.table({"a": [1, None], "b": ["x", "y"]})
-    for X in (table, table.to_batches()[0]):
-        assert rows_of(X) == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
-    with pytest.raises(DataError, match="unique"):
-        rows_of(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]))
 
 
 def test_names_and_labels() -> None:

@@ -12,25 +12,30 @@ from typing import Any
 import httpx2
 import pytest
 
-from oubli.client import (
-    AsyncClient,
-    Client,
-    ClientError,
-    NoAnswerError,
-    Request,
-    Retries,
-    TimedOutError,
-    UnexpectedAnswerError,
-)
+from oubli.client import AsyncClient, Client, ClientError, NoAnswerError, Request, Retries, errors
 from oubli.client.messages import Close, NextChunk, NextEvent, Send, Work
 from oubli.client.session import Servers, Session
-from tests.unit.client.sockets import received
 
 # Says that it closes the connection: else a client may send the next request on it, and waits for an answer for long.
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 WHOLE = HEAD + b'Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"model_version": 3'
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\ndata: one\n\ndata: two\n\n"
 FAST = Retries(3, first_wait=0.001)
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return a whole message with a length; an empty one when the other side has closed."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = connection.recv(65536)
+        if not piece:
+            return b""
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+    while len(body) < int(lines.get(b"content-length", 0)):
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
 
 
 @contextmanager
@@ -101,8 +106,11 @@ def test_half_an_answer_is_none_and_the_request_comes_again_with_its_key(kind: s
     ("answer", "error"),
     [
         (BROKEN["half a body"], NoAnswerError),
-        (b"", TimedOutError),  # a server that is silent is not waited for for ever
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", UnexpectedAnswerError),  # a page of something else
+        (b"", errors.TimedOutError),  # a server that is silent is not waited for for ever
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>",
+            errors.UnexpectedAnswerError,
+        ),  # a page of a proxy
     ],
 )
 def test_half_an_answer_to_what_has_no_key_is_an_error(kind: str, answer: bytes, error: type[ClientError]) -> None:

@@ -6,7 +6,6 @@ model and the seed, and `python -m tests.unit.core.test_mutated_files MODEL SEED
 
 import faulthandler
 import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -15,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.serving import run_program
 from tests.unit.core.mutated import MODELS, counters, make, mutate, save, try_file
 
 SHORT = 25  # files of each model
 LONG = int(os.environ.get("OUBLI_TEST_MUTATED_FILES", "20000"))  # files of all models
 HANG = 60  # seconds after which a file counts as one that never ends
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def try_files(name: str, seeds: range, folder: Path) -> Counter[str]:
@@ -52,8 +51,8 @@ def test_changed_files_are_refused_or_sound(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_many_changed_files_are_refused_or_sound(tmp_path: Path, name: str) -> None:
     each = -(-LONG // len(MODELS))
-    command = [sys.executable, "-m", "tests.unit.core.test_mutated_files", name, "1000", str(each), str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = (sys.executable, "-m", "tests.unit.core.test_mutated_files", name, "1000", str(each), tmp_path)
+    done = run_program(*command)
     assert done.returncode == 0, f"{(tmp_path / 'at').read_text()}: {(done.stdout + done.stderr)[-3000:]}"
 
 

@@ -1,6 +1,5 @@
 """What the package says of itself: its version, its types, and how it is imported."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,8 +8,7 @@ import pytest
 import oubli
 from oubli.app.version import VERSION
 from oubli.core.model import Model
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.serving import run_program
 
 
 def test_the_version_and_what_load_returns() -> None:
@@ -21,7 +19,7 @@ def test_the_version_and_what_load_returns() -> None:
 
 @pytest.mark.parametrize(("name", "advice"), [("core", "from oubli import"), ("app", "import oubli.app")])
 def test_a_folder_is_no_package_of_its_own(name: str, advice: str) -> None:
-    done = subprocess.run([sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True)
+    done = run_program(sys.executable, "-c", f"import {name}")
     assert f"the package is oubli: write `{advice}" in done.stderr
 
 
@@ -42,8 +40,7 @@ load("m.oubli").no_such_method()
 def test_a_loaded_model_has_the_type_of_a_model(tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(USE, encoding="utf-8")
     options = ["--strict", "--cache-dir", str(tmp_path / "cache"), "--follow-imports=silent", str(tmp_path / "use.py")]
-    command = [sys.executable, "-m", "mypy", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    done = run_program(sys.executable, "-m", "mypy", *options)
     told = [line.partition(": ")[2] for line in done.stdout.splitlines() if "use.py" in line]
     assert told[0] == 'note: Revealed type is "oubli.core.model.Model"'
     assert "ndarray" in told[1]

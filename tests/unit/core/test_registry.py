@@ -2,7 +2,6 @@
 
 import inspect
 import math
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from oubli.core.errors import InputError
 from oubli.core.estimators import KINDS
 from oubli.core.parameters import WEIGHTS, Parameter
 from oubli.core.registry import ESTIMATORS, PLACES, parameters_of
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.serving import output_of
 
 
 def test_each_kind_is_what_it_is_called() -> None:
@@ -38,15 +36,12 @@ def test_a_forest_does_not_bring_the_other_kinds_along() -> None:
         "others = ('oubli.core.tree.grow', 'oubli.core.boosting.state', 'oubli.core.influence.methods'); "
         "print([name for name in others if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert output_of(sys.executable, "-c", script) == "[]\n"
 
 
 def test_a_kind_from_elsewhere_is_fitted_changed_saved_loaded_verified_and_set_by_settings(tmp_path: Path) -> None:
     """In a process of its own, because the settings are made of all kinds when they are imported."""
-    command = [sys.executable, "-m", "tests.toy_kind", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
-    assert done.returncode == 0, done.stderr
+    output_of(sys.executable, "-m", "tests.toy_kind", tmp_path)
 
 
 @pytest.mark.parametrize(("kind", "task"), list(KINDS))

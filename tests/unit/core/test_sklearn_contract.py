@@ -1,14 +1,11 @@
 """The estimators by scikit-learn's own checks, and by what its users expect."""
 
 import inspect
-import os
 import pickle
 import re
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +22,8 @@ from oubli import core
 from oubli.core.data.schema import Task
 from oubli.core.errors import DataConversionWarning, InputError, NotFittedError
 from oubli.core.estimators import KINDS
+from tests.serving import output_of
 
-ROOT = Path(__file__).resolve().parents[3]
 ESTIMATORS = tuple(KINDS[key] for key in KINDS)
 ONLINE_REGRESSOR = KINDS["online-boosting", Task.REGRESSION]
 NAMES = {
@@ -103,8 +100,7 @@ for model in (DynamicForestClassifier(n_estimators=5), DynamicForestRegressor(n_
         type(model).__name__, model, array_namespace="numpy", expect_only_array_outputs=False, check_values=True
     )
 """
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
+    output_of(sys.executable, "-c", script, SCIPY_ARRAY_API="1")
 
 
 def samples(task: str = "classification", n: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -262,6 +258,9 @@ def test_scores_are_scikit_learns(labels: list[Any] | None) -> None:
     assert model.score(X, y.tolist()) == model.score(X, pd.Series(y)) == model.score(X, y)
     expected = score(y, model.predict(X), sample_weight=weights)
     assert model.score(X, y, sample_weight=weights) == pytest.approx(expected, rel=1e-12)
+    for labels_of_others, text in ((y[1:], "X has 60 rows, y has 59 labels"), (np.column_stack([y, y]), "1d array")):
+        with pytest.raises(InputError, match=text):
+            model.score(X, labels_of_others)
 
 
 def test_accuracy_compares_labels_as_they_are_held() -> None:
@@ -282,13 +281,3 @@ def test_r2_of_constant_targets_is_scikit_learns() -> None:
     assert model.score(X, constant) == r2_score(constant, model.predict(X)) == 0.0
     assert model.fit(X, constant).score(X, constant) == r2_score(constant, model.predict(X)) == 1.0
     assert np.isnan(model.score(X[:1], constant[:1]))  # where r2_score gives NaN and a warning
-
-
-@pytest.mark.parametrize("task", NAMES)
-def test_score_refuses_another_number_of_labels(task: str) -> None:
-    X, y = samples(task)
-    model = make(task).fit(X, y)
-    with pytest.raises(InputError, match="X has 60 rows, y has 59 labels"):
-        model.score(X, y[1:])
-    with pytest.raises(InputError, match="y should be a 1d array"):
-        model.score(X, np.column_stack([y, y]))

@@ -1,18 +1,13 @@
 """The connector for Fides asks routes that there are, and gets from them what it expects."""
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.serving import ROOT
 from tests.unit.app.support import make_service, served
 
-FOLDER = Path(__file__).resolve().parents[3] / "examples" / "fides"
-
-
-def _endpoints() -> dict[str, dict[str, Any]]:
-    config = yaml.safe_load((FOLDER / "oubli_config.yml").read_text())["saas_config"]
-    return {one["name"]: one["requests"] for one in config["endpoints"]}
+FOLDER = ROOT / "examples" / "fides"
 
 
 def _ask(client: Any, request: dict[str, Any], **values: str) -> Any:
@@ -29,7 +24,8 @@ def _ask(client: Any, request: dict[str, Any], **values: str) -> Any:
 
 
 def test_access_and_erasure_as_fides_asks_for_them(tmp_path):
-    endpoints = _endpoints()
+    config = yaml.safe_load((FOLDER / "oubli_config.yml").read_text())["saas_config"]
+    endpoints = {one["name"]: one["requests"] for one in config["endpoints"]}
     read, delete = endpoints["samples"]["read"], endpoints["subject"]["delete"]
     service = make_service()
     with served(service, page_size_max=1000) as client:

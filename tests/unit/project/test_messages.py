@@ -5,18 +5,17 @@ import builtins
 import re
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from oubli.app import errors
 from oubli.app.errors import JournalError, ServiceError, StartError, StopReason, UnavailableError
 from oubli.app.logs import cause_of
+from tests.serving import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
 sys.path.insert(0, str(ROOT / "docs" / "scripts"))
 
-import messages  # noqa: E402
+import messages
 
 PAGE = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
 LOGGING = ("log.", "self._rejoin", "self._begin_anew")
@@ -34,13 +33,6 @@ def cells(heading: str) -> list[list[str]]:
     part = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in row] for row in rows]
-
-
-def test_the_code_is_read() -> None:
-    assert {"StartError", "JournalDamagedError", "LedgerDamagedError", "SettingsError"} <= messages.refusal_names()
-    texts = [one.text for one in found()]
-    assert len(texts) > 120
-    assert any(text.startswith("the ledger names keys that are not in the key directory") for text in texts)
 
 
 def test_every_line_of_the_log_is_in_the_table_and_no_other() -> None:

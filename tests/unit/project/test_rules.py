@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.imports import imported, nodes, parsed
+from tests.serving import ROOT, output_of
 from tests.tiers import SLOW
 
-ROOT = Path(__file__).resolve().parents[3]
 CORE = sorted((ROOT / "core").rglob("*.py"))
 CODE = sorted(path for package in ("core", "app", "oubli") for path in (ROOT / package).rglob("*.py"))
 
@@ -24,8 +23,7 @@ def name(path: Path) -> str:
 def test_importing_core_loads_no_service_and_no_scikit_learn() -> None:
     unwanted = ("oubli.app", "fastapi", "pydantic", "sklearn", "pandas", "pyarrow")
     script = f"import sys, oubli; print([name for name in {unwanted} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert output_of(sys.executable, "-c", script) == "[]\n"
 
 
 def test_every_kernel_goes_through_the_one_decorator() -> None:

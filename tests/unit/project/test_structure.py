@@ -2,7 +2,6 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
 
 from benchmarks.lines import n_lines
 from tests.imports import ROOT, circles, graph, longest_chain, nodes
@@ -62,12 +61,10 @@ def n_parameters(node: ast.ClassDef) -> int:
     return 0
 
 
-def long_constructors() -> Iterator[str]:
-    for path in FILES:
-        for node in nodes(path):
-            if isinstance(node, ast.ClassDef) and n_parameters(node) > MOST_PARAMETERS:
-                yield f"{path.relative_to(ROOT).as_posix()}:{node.name}"
-
-
 def test_constructors_take_few_parameters() -> None:
-    assert set(long_constructors()) == LONG_CONSTRUCTORS
+    assert {
+        f"{path.relative_to(ROOT).as_posix()}:{node.name}"
+        for path in FILES
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef) and n_parameters(node) > MOST_PARAMETERS
+    } == LONG_CONSTRUCTORS

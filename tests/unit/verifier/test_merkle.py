@@ -4,15 +4,7 @@ import random
 
 import pytest
 
-from oubli.verifier.merkle import (
-    EMPTY_ROOT,
-    Frontier,
-    ProofError,
-    check_consistency,
-    check_inclusion,
-    hash_leaf,
-    root_of,
-)
+from oubli.verifier import merkle
 from tests.oracles.merkle import mth, path, proof
 
 # The leaves and roots that implementations of RFC 6962 are compared by, in the tests of Certificate Transparency.
@@ -38,18 +30,18 @@ MTH = [mth(MANY[:n]) for n in range(MOST + 1)]
 
 def test_published_roots():
     for size, root in enumerate(ROOTS):
-        assert root_of(map(hash_leaf, ENTRIES[:size])).hex() == mth(ENTRIES[:size]).hex() == root
+        assert merkle.root_of(map(merkle.hash_leaf, ENTRIES[:size])).hex() == mth(ENTRIES[:size]).hex() == root
 
 
 def test_every_root_every_inclusion_and_every_consistency():
-    frontier = Frontier()
+    frontier = merkle.Frontier()
     for size in range(MOST + 1):
         assert (frontier.size, frontier.root()) == (size, MTH[size])
         for index in range(size):
-            check_inclusion(hash_leaf(MANY[index]), index, size, path(index, MANY[:size]), MTH[size])
+            merkle.check_inclusion(merkle.hash_leaf(MANY[index]), index, size, path(index, MANY[:size]), MTH[size])
         for old in range(size + 1):
-            check_consistency(old, size, proof(old, MANY[:size]), MTH[old], MTH[size])
-        frontier.add(hash_leaf(str(size).encode()))
+            merkle.check_consistency(old, size, proof(old, MANY[:size]), MTH[old], MTH[size])
+        frontier.add(merkle.hash_leaf(str(size).encode()))
 
 
 def flipped(hash_: bytes, bit: int) -> bytes:
@@ -63,7 +55,7 @@ def test_an_inclusion_that_is_altered_in_one_bit_or_number_is_refused(seed):
     draw = random.Random(seed)
     size = draw.randint(2, MOST)
     index = draw.randrange(size)
-    leaf, hashes = hash_leaf(MANY[index]), path(index, MANY[:size])
+    leaf, hashes = merkle.hash_leaf(MANY[index]), path(index, MANY[:size])
     bit, place = draw.randrange(256), draw.randrange(len(hashes))
     altered = [*hashes[:place], flipped(hashes[place], bit), *hashes[place + 1 :]]
     paths = (altered, hashes[:-1], hashes[1:], [*hashes, bytes(32)], [bytes(32), *hashes])
@@ -75,8 +67,8 @@ def test_an_inclusion_that_is_altered_in_one_bit_or_number_is_refused(seed):
         *((leaf, index, size, hashes, root) for root in (flipped(MTH[size], bit), MTH[size - 1])),
     ]
     for case in wrong:
-        with pytest.raises(ProofError):
-            check_inclusion(*case)
+        with pytest.raises(merkle.ProofError):
+            merkle.check_inclusion(*case)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -92,8 +84,8 @@ def test_a_consistency_that_is_altered_in_one_bit_or_number_is_refused(seed):
         *((old, new, others, MTH[old], MTH[new]) for others in (altered, hashes[:-1], [*hashes, bytes(32)], [])),
         *((*pair, hashes, MTH[old], MTH[new]) for pair in sizes),
         *((old, new, hashes, flipped(MTH[old], bit), MTH[new]), (old, new, hashes, MTH[old], flipped(MTH[new], bit))),
-        *((old, new, hashes, MTH[new], MTH[old]), (0, new, hashes, EMPTY_ROOT, MTH[new])),
+        *((old, new, hashes, MTH[new], MTH[old]), (0, new, hashes, merkle.EMPTY_ROOT, MTH[new])),
     ]
     for case in wrong:
-        with pytest.raises(ProofError):
-            check_consistency(*case)
+        with pytest.raises(merkle.ProofError):
+            merkle.check_consistency(*case)

@@ -6,17 +6,8 @@ from collections.abc import Callable
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from oubli.verifier import notes
 from oubli.verifier.checkpoints import check_signature, read_checkpoint, read_policy
-from oubli.verifier.notes import (
-    COSIGNATURE,
-    ED25519,
-    FailedError,
-    UncheckableError,
-    is_signed,
-    key_of,
-    read_key,
-    read_note,
-)
 from tests.witness import LocalWitness
 
 # c2sp.org/signed-note
@@ -26,28 +17,28 @@ NOTE = f"This is an example message.\n\n— example.com/foo {SIGNATURE}\n"
 
 
 def key(name: str, kind: int) -> str:
-    return str(key_of(name, kind, Ed25519PrivateKey.generate().public_key().public_bytes_raw()))
+    return str(notes.key_of(name, kind, Ed25519PrivateKey.generate().public_key().public_bytes_raw()))
 
 
 def rule_of(work: Callable[..., object], *given: object) -> str:
-    with pytest.raises(FailedError) as caught:
+    with pytest.raises(notes.FailedError) as caught:
         work(*given)
     return caught.value.rule
 
 
 def test_the_published_note_and_key_and_signatures_of_others_are_passed_over():
-    assert str(read_key(KEY)) == KEY
-    assert is_signed(read_note(NOTE), read_key(KEY))
-    other = read_key(key("example.com/foo", ED25519))
-    assert not is_signed(read_note(NOTE), other)
+    assert str(notes.read_key(KEY)) == KEY
+    assert notes.is_signed(notes.read_note(NOTE), notes.read_key(KEY))
+    other = notes.read_key(key("example.com/foo", notes.ED25519))
+    assert not notes.is_signed(notes.read_note(NOTE), other)
     many = NOTE + "".join(f"— other{i} AAAAAAAA\n" for i in range(20))
-    assert is_signed(read_note(many), read_key(KEY))
+    assert notes.is_signed(notes.read_note(many), notes.read_key(KEY))
 
 
 def test_a_signature_that_does_not_fit_is_refused():
     others = (NOTE.replace("an example", "another"), NOTE.replace("message.\n", "message. \n"))
     for note in (*others, NOTE + f"— example.com/foo {SIGNATURE[:-2]}I=\n"):
-        assert rule_of(is_signed, read_note(note), read_key(KEY)) == "log-signature"
+        assert rule_of(notes.is_signed, notes.read_note(note), notes.read_key(KEY)) == "log-signature"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +53,7 @@ def test_a_signature_that_does_not_fit_is_refused():
     ],
 )
 def test_what_is_no_note(text):
-    assert rule_of(read_note, text) == "format"
+    assert rule_of(notes.read_note, text) == "format"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +62,7 @@ def test_what_is_no_note(text):
 )
 def test_what_is_no_key(text):
     with pytest.raises(ValueError):  # noqa: PT011 - the text is that of anyone who asks
-        read_key(text)
+        notes.read_key(text)
 
 
 @pytest.mark.parametrize("text", ["1", "01\nAA==", "-1\nAA==", "1\nAA==", "\nAA==", "1\n!"])
@@ -89,8 +80,8 @@ def test_the_example_of_two_levels_of_groups_and_a_quorum_of_one_and_of_none():
         policy(
             "# of the specification",
             "",
-            f"log {key('log', ED25519)}  https://log.example/",
-            *(f"witness {name} \t {key(name, COSIGNATURE)}" for name in names),
+            f"log {key('log', notes.ED25519)}  https://log.example/",
+            *(f"witness {name} \t {key(name, notes.COSIGNATURE)}" for name in names),
             "  group X-witnesses 2 X1 X2 X3",
             "group Y-witnesses any Y1 Y2 Y3",
             "group X-and-Y all X-witnesses Y-witnesses",
@@ -100,22 +91,19 @@ def test_the_example_of_two_levels_of_groups_and_a_quorum_of_one_and_of_none():
     assert (len(found.logs), list(found.witnesses)) == (1, list(names))
     met = {" ".join(names): True, "X1 X3 Y2": True, "X1 Y1 Y2 Y3": False, "X1 X2 X3": False, "": False}
     assert {witnesses: found.is_met({*witnesses.split()}) for witnesses in met} == met
-    one = read_policy(policy(f"witness w {key('w', COSIGNATURE)} https://w.example", "quorum w"))
+    one = read_policy(policy(f"witness w {key('w', notes.COSIGNATURE)} https://w.example", "quorum w"))
     assert (one.is_met({"w"}), one.is_met(set()), one.urls) == (True, False, {"w": "https://w.example"})
     assert read_policy(b"quorum none").is_met(set())
 
 
-LOG, WITNESS = key("log", ED25519), key("w", COSIGNATURE)
+LOG, WITNESS = key("log", notes.ED25519), key("w", notes.COSIGNATURE)
 
 
 @pytest.mark.parametrize(
     ("lines", "rule"),
     [
-        *(
-            ((), "no line 'quorum'"),
-            (("quorum none", "quorum none"), "more than one"),
-            (("quorum w",), "no line before"),
-        ),
+        *(((), "no line 'quorum'"), (("quorum none", "quorum none"), "more than one")),
+        (("quorum w",), "no line before"),
         *(((line, "quorum none"), "type") for line in (f"log {WITNESS}", f"witness w {LOG}")),
         (("log nonsense", "quorum none"), "name\\+id"),
         ((f"log {LOG}", f"log {LOG}", "quorum none"), "before"),
@@ -129,7 +117,7 @@ LOG, WITNESS = key("log", ED25519), key("w", COSIGNATURE)
     ],
 )
 def test_what_is_no_policy(lines, rule):
-    with pytest.raises(UncheckableError, match=rule):
+    with pytest.raises(notes.UncheckableError, match=rule):
         read_policy(policy(*lines))
 
 
@@ -137,7 +125,7 @@ def test_a_cosignature_holds_for_its_time_and_a_log_is_known_by_its_name_and_its
     text = "log.example/1\n1\n" + base64.b64encode(bytes(32)).decode() + "\n"
     witness = LocalWitness("w.example")
     cosigned = f"{text}\n{witness.cosign(text, 7)}"
-    assert is_signed(read_note(cosigned), witness.key)
-    assert rule_of(is_signed, read_note(cosigned.replace("\n1\n", "\n2\n")), witness.key) == "quorum"
+    assert notes.is_signed(notes.read_note(cosigned), witness.key)
+    assert rule_of(notes.is_signed, notes.read_note(cosigned.replace("\n1\n", "\n2\n")), witness.key) == "quorum"
     for name, rule in (("log.example/2", "log"), ("log.example/1", "log-signature")):
-        assert rule_of(check_signature, read_checkpoint(cosigned), (read_key(key(name, ED25519)),)) == rule
+        assert rule_of(check_signature, read_checkpoint(cosigned), (notes.read_key(key(name, notes.ED25519)),)) == rule

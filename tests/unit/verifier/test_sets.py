@@ -8,24 +8,16 @@ from typing import Any
 
 import pytest
 
+from oubli import verifier
 from oubli.app.http.routes.samples import absence_content
 from oubli.app.ledger.set_tree import Positions, SetTree
 from oubli.app.service.evidence.sample_set import AbsenceProof, SetRoot
-from oubli.verifier import (
-    CheckedState,
-    Checkpoint,
-    FailedError,
-    Policy,
-    UncheckableError,
-    check_absence,
-    check_trees,
-    set_root,
-)
 from oubli.verifier.sets import DEPTH, hash_of_sample, root_of_way
 from tests.oracles import set_tree
+from tests.unit.verifier.test_merkle import flipped
 
 KEY = bytes(range(32))
-NOBODY = Policy((), {}, {}, "none")
+NOBODY = verifier.Policy((), {}, {}, "none")
 HEAD = 12  # bytes of a way before its hashes
 
 
@@ -58,20 +50,19 @@ def proof_of(tree: SetTree, name: str = "nobody", by: str = "ids") -> dict[str, 
 
 
 def check(proof: dict[str, Any], root: bytes, **more: Any) -> Any:
-    return check_absence(json.dumps(proof), NOBODY, root=root, **more)
+    return verifier.check_absence(json.dumps(proof), NOBODY, root=root, **more)
 
 
 def refused(proof: dict[str, Any], root: bytes, **more: Any) -> str:
-    with pytest.raises(FailedError) as caught:
+    with pytest.raises(verifier.FailedError) as caught:
         check(proof, root, **more)
     return caught.value.rule
 
 
-def flipped(text: str, bit: int) -> str:
+def flipped_text(text: str, bit: int) -> str:
     """A text with one bit of what it says in hexadecimal or base64 turned, or of the text itself."""
-    raw = bytearray(text.encode())
-    raw[bit // 8 % len(raw)] ^= 1 << bit % 8
-    return raw.decode("latin-1")
+    raw = text.encode()
+    return flipped(raw, bit % (8 * len(raw))).decode("latin-1")
 
 
 @pytest.mark.parametrize("n", [0, 1, 60])
@@ -83,7 +74,7 @@ def test_every_bit_of_every_field_counts(n):
     for field, value in proof.items():
         wrong: list[Any] = [None if value is not None else "", [], 1.5]
         if isinstance(value, str):
-            wrong += [flipped(value, bit) for bit in range(8 * len(value))] + [value + "A", value[:-1]]
+            wrong += [flipped_text(value, bit) for bit in range(8 * len(value))] + [value + "A", value[:-1]]
         elif isinstance(value, int):
             wrong += [-1, 2**60, str(value), True]
         for other in wrong:
@@ -106,9 +97,7 @@ def test_every_bit_of_the_way_counts(n):
     proof, root = proof_of(tree), tree.root()
     raw = base64.b64decode(proof["way"])
     for bit in range(8 * len(raw)):
-        altered = bytearray(raw)
-        altered[bit // 8] ^= 1 << bit % 8
-        rule = refused({**proof, "way": encoded(bytes(altered))}, root, positions_key=KEY)
+        rule = refused({**proof, "way": encoded(flipped(raw, bit))}, root, positions_key=KEY)
         # Of the position, of the depths (a hash more or less than these), and of the hashes.
         assert rule == ("position", "format", "absence")[min(bit // (4 * HEAD), 2)]
     for other in (raw + b"\0", raw + bytes(32), *(raw[:n_bytes] for n_bytes in (0, 5, 11, len(raw) - 32))):
@@ -138,10 +127,10 @@ def test_rules_are_named():
         ({"state": "c2sp.org/tlog-proof@v1\n"}, {}, "format"),
     ):
         assert refused({**proof, **lie}, root, **more) == rule
-    with pytest.raises(UncheckableError, match="--root"):
-        check_absence(json.dumps(proof), NOBODY)
-    with pytest.raises(FailedError, match="not JSON"):
-        check_absence("{", NOBODY, root=root)
+    with pytest.raises(verifier.UncheckableError, match="--root"):
+        verifier.check_absence(json.dumps(proof), NOBODY)
+    with pytest.raises(verifier.FailedError, match="not JSON"):
+        verifier.check_absence("{", NOBODY, root=root)
 
 
 def test_nothing_that_is_in_the_set_is_absent():
@@ -179,30 +168,30 @@ def test_the_root_of_a_list_is_that_of_the_definition(n):
     samples = [sample(number) for number in range(n)]
     expected = expected_root(samples)
     random.Random(n).shuffle(samples)
-    assert set_root(samples, KEY) == expected
-    assert set_root([*samples, sample(999, restricted_at="2026-01-01T00:00:00Z", nonce=None)], KEY) == expected
+    assert verifier.set_root(samples, KEY) == expected
+    assert verifier.set_root([*samples, sample(999, restricted_at="2026-01-01T00:00:00Z", nonce=None)], KEY) == expected
 
 
 def test_whatever_changes_in_a_sample_changes_the_root():
     samples = [sample(number) for number in range(9)]
-    known = {set_root(samples, KEY), set_root(samples, bytes(32)), set_root(samples[1:], KEY)}
+    known = {verifier.set_root(some, KEY) for some in (samples, samples[1:])} | {verifier.set_root(samples, bytes(32))}
     features = samples[1]["features"]
     changes: tuple[dict[str, Any], ...] = (
         *({"subject": "another"}, {"subject": None}, {"label": "maybe"}, {"nonce": "00" * 16}),
         *({"features": {**features, "age": 2}}, {"features": {**features, "b": 0.25}}),
     )
-    known |= {set_root([samples[0], {**samples[1], **change}, *samples[2:]], KEY) for change in changes}
+    known |= {verifier.set_root([samples[0], {**samples[1], **change}, *samples[2:]], KEY) for change in changes}
     assert len(known) == 3 + len(changes)
-    with pytest.raises(FailedError, match="same one"):
-        set_root([samples[0], {**samples[1], "id": "r-0"}], KEY)
+    with pytest.raises(verifier.FailedError, match="same one"):
+        verifier.set_root([samples[0], {**samples[1], "id": "r-0"}], KEY)
 
 
 @pytest.mark.parametrize("change", [{"nonce": None}, {"nonce": "g" * 32}, {"features": 1j}, {"id": 5}, {"subject": 5}])
 def test_a_list_of_something_else_is_refused(change):
     lacking = {name: value for name, value in sample(1).items() if name != "label"}
     for wrong in ({**sample(1), **change}, lacking):
-        with pytest.raises(FailedError) as caught:
-            set_root([wrong], KEY)
+        with pytest.raises(verifier.FailedError) as caught:
+            verifier.set_root([wrong], KEY)
         assert caught.value.rule == "set"
 
 
@@ -211,14 +200,14 @@ TREES = ["aa" * 32, "bb" * 32, "cc" * 32]
 DIGEST = sha256("\n".join((HEADER, *TREES)).encode()).hexdigest()
 
 
-def state(trees: list[str] | None = TREES, digest: str | None = DIGEST) -> CheckedState:
-    checkpoint: Any = Checkpoint
-    return CheckedState(checkpoint, [], {}, {}, {}, bytes(32), digest, trees)
+def state(trees: list[str] | None = TREES, digest: str | None = DIGEST) -> verifier.CheckedState:
+    checkpoint: Any = verifier.Checkpoint
+    return verifier.CheckedState(checkpoint, [], {}, {}, {}, bytes(32), digest, trees)
 
 
 def test_trees_that_are_others_or_that_the_digest_is_not_made_of_are_found():
     for grown in ({}, {0: TREES[0]}, {2: TREES[2], 1: TREES[1]}):
-        check_trees(state(), HEADER, 3, grown)
+        verifier.check_trees(state(), HEADER, 3, grown)
     lists: tuple[list[str] | None, ...] = (None, [], TREES[:2], [*TREES, TREES[0]], TREES[::-1])
     for told, header, n_trees, grown, rule in (
         (state(), HEADER, 3, {0: TREES[0], 1: TREES[0]}, "digest"),
@@ -226,6 +215,6 @@ def test_trees_that_are_others_or_that_the_digest_is_not_made_of_are_found():
         *((state(digest=digest), HEADER, 3, {}, "tree-digests") for digest in (None, "00" * 32)),
         *((state(), header, n_trees, {}, "tree-digests") for header, n_trees in (("{}", 3), (HEADER, 4))),
     ):
-        with pytest.raises(FailedError) as caught:
-            check_trees(told, header, n_trees, grown)
+        with pytest.raises(verifier.FailedError) as caught:
+            verifier.check_trees(told, header, n_trees, grown)
         assert caught.value.rule == rule

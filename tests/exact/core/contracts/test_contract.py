@@ -149,20 +149,6 @@ def test_what_is_refused_changes_nothing(case: Case) -> None:
     model.check_invariants()
 
 
-def test_classes_follow_the_samples() -> None:
-    for case in CASES:
-        if case.task is Task.CLASSIFICATION:
-            model = case.fitted()
-            X, _ = case.samples(3)
-            model.add(X, ["z", "A", "z"], ids=["1", "2", "3"])
-            assert model.classes_.tolist() == ["A", "a", "b", "c", "z"]
-            model.delete(["1", "2"])
-            assert model.predict_proba(X).shape == (3, 4)
-            model.delete("3")
-            assert model.classes_.tolist() == ["a", "b", "c"]
-            assert set(model.predict(case.samples()[0])) <= set("abc")
-
-
 def test_progress_is_told_of_every_tree_in_the_callers_thread(case: Case) -> None:
     model, (X, y) = case.fitted(), case.samples()
     told: list[tuple[int, int, int]] = []

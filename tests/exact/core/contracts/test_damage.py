@@ -92,6 +92,14 @@ def miscount_a_value(engine: Any) -> None:
     held[next(iter(held))] = 10**6
 
 
+def miscount_a_bin(engine: Any) -> None:
+    add(engine.regions.counts, 0, int(engine.bins.first_bin[2]) + 1)
+
+
+def change_a_gradient(engine: Any) -> None:
+    add(engine.regions.sums, 0, 2, int(engine.bins.first_bin[2]))
+
+
 def repeat_a_sample(engine: Any) -> None:
     engine.orders.order[0, :2] = engine.orders.order[0, 0]
 
@@ -108,16 +116,8 @@ DAMAGES: list[tuple[str, Callable[[Any], Any], str]] = [
     ("online", lambda e: add(e.forest.states["sums"], 3 * e.forest.n_places), "sums, tree 3, place 0: "),
     ("quantised", lambda e: add(e.class_counts, 1), "the classes, rank 1: .*; wrong places: 1"),
     ("quantised", lambda e: add(e.forest.nodes["total"], 3, 1), "the nodes: total, tree 3, node 1: "),
-    (
-        "quantised",
-        lambda e: add(e.regions.counts, 0, int(e.bins.first_bin[2]) + 1),
-        "the regions: the samples of feature 2, node 0, bin 1: ",
-    ),
-    (
-        "quantised",
-        lambda e: add(e.regions.sums, 0, 2, int(e.bins.first_bin[2])),
-        "the regions: the gradients of feature 2, node 0, group 2, bin 0: ",
-    ),
+    ("quantised", miscount_a_bin, "the regions: the samples of feature 2, node 0, bin 1: "),
+    ("quantised", change_a_gradient, "the regions: the gradients of feature 2, node 0, group 2, bin 0: "),
     ("quantised", lambda e: add(e.first, 2, np.flatnonzero(e.roles)[0]), "the derivatives at F_0, group 2: wrong"),
     ("quantised", lambda e: add(e.labels, np.flatnonzero(e.roles)[0]), "the labels of samples: wrong places: 1"),
     ("quantised", miscount_a_value, "the edges of column 2: .*; values counted wrong: 1"),
@@ -178,51 +178,43 @@ def bits_of(value: float) -> Any:
 
 
 FAR, ALL = 2**31 - 1, slice(None)
-# By kind: a name, a place, a value. A kernel that followed some of them would end the process.
-POKES: dict[str, list[tuple[str, Any, Any]]] = {
+# By kind: a name, a place, and values. A kernel that followed some of them would end the process.
+POKES: dict[str, list[tuple[Any, ...]]] = {
     "forest": [
-        *(("nodes.child", ROOT, value) for value in (FAR, -FAR, 0, 5)),  # its own child, and one between two pairs
-        *(("nodes.attribute", ROOT, value) for value in (4, -1)), ("nodes.kind", ROOT, 4),
-        *(("nodes.block", ROOT, value) for value in (10_000, 0)),  # the working space
-        *(("nodes.n_samples", ROOT, value) for value in (FAR, 0, -5)),
-        *(("leaves.starts", ALL, value) for value in (0, FAR, -2)),  # all leaves in one room
-        *(("leaves.rooms", ALL, value) for value in (0, MAX_ROOM, 255)),  # too small
-        ("leaves.statistics", 0, 1000),
-        *((name, place, value) for name in ("members", "places") for place, value in ((ALL, 0), (3, FAR), (3, -FAR))),
-        *(("meta", place, 2**62) for place in (0, 1, 2, 4, 5, N_MEMBERS, FREE_ROOMS)),
+        ("nodes.child", ROOT, FAR, -FAR, 0, 5),  # its own child, and one between two pairs
+        ("nodes.block", ROOT, 10_000, 0),  # the working space
+        ("nodes.attribute", ROOT, 4, -1), ("nodes.kind", ROOT, 4), ("nodes.n_samples", ROOT, FAR, 0, -5),
+        ("leaves.starts", ALL, 0, FAR, -2),  # all leaves in one room
+        ("leaves.rooms", ALL, 0, MAX_ROOM, 255),  # too small
+        ("leaves.statistics", 0, 1000), ("members", ALL, 0), ("members", 3, FAR, -FAR), ("places", ALL, 0),
+        ("places", 3, FAR, -FAR), *(("meta", place, 2**62) for place in (0, 1, 2, 4, 5, N_MEMBERS, FREE_ROOMS)),
         *(("meta", place, 0) for place in (1, 4, 7)), ("meta", 8, -1), ("meta", 9, 1),
         ("meta", FREE_ROOMS + MAX_ROOM, 0),  # no room of that size
-        *(("blocks", (1, N_ATTRIBUTES), value) for value in (2**30, -1)), ("blocks", (1, NEXT_FREE), 2**30),
+        ("blocks", (1, N_ATTRIBUTES), 2**30, -1), ("blocks", (1, NEXT_FREE), 2**30),
         # An attribute and the number of its cells are the halves of two numbers at the end of an attribute.
-        *(("blocks", (1, slice(16, None)), value) for value in (2**40 + 4, -1)),
+        ("blocks", (1, slice(16, None)), 2**40 + 4, -1),
     ],
     "tree": [
-        ("child", 0, 0), ("child", 0, 10**6), ("child", 0, -7), ("child", 1, 2), ("child", 0, NIL),
-        ("attribute", 0, 99), ("attribute", 0, -1), ("kind", "number", ONE_VS_REST), ("kind", 0, 200),
-        ("category", "number", bits_of(np.nan)), ("category", "number", bits_of(-np.inf)),
-        ("category", "number", bits_of(1e9)), ("flags", 0, 1), ("flags", 0, 2), ("built", 0, -1),
-        ("touched", 0, -1), ("sizes", 0, -1), ("sizes", 0, 10**6), ("members", 0, 10**6), ("members", 0, -1),
-        ("members", 0, 1),
+        ("child", 0, 0, 10**6, -7, NIL), ("child", 1, 2), ("attribute", 0, 99, -1), ("kind", "number", ONE_VS_REST),
+        ("kind", 0, 200), ("category", "number", *map(bits_of, (np.nan, -np.inf, 1e9))), ("flags", 0, 1, 2),
+        ("built", 0, -1), ("touched", 0, -1), ("sizes", 0, -1, 10**6), ("members", 0, 10**6, -1, 1),
     ],
     "online": [
-        ("n_grown", 0, 0), ("n_grown", 0, 3), ("n_grown", 0, 2**40), ("scale", 0, np.nan), ("scale", 2, 1.0),
-        ("limit", 0, 5), ("ranks", 0, 1), ("first", 0, 1), ("first", 1, 2**32 - 1), ("first", 2, 0),
-        ("edges", 0, np.nan), ("edges", 1, np.inf), ("n_inner", 0, -1), ("n_inner", 0, 2**62), ("n_outer", 0, 2**62),
-        ("n_inner", 3, 2), ("n_taken", 0, 1), ("n_taken", 1, 9), ("sizes", 0, 2**31 - 1), ("sizes", 0, 1),
-        ("sizes", slice(0, 2), 5), ("place", 0, 1), ("place", 1, 99), ("place", 1, 0), ("place", 1, -3),
-        ("place", 2, 1), ("parent", 0, 0), ("parent", 1, 1), ("parent", 1, -1), ("parent", 2, 77), ("feature", 0, -1),
-        ("feature", 0, 5), ("feature", 0, -2), ("bin", 0, -1), ("bin", 0, 10**6), ("missing_left", 0, 2),
-        ("missing_left", slice(None), 1),
+        ("n_grown", 0, 0, 3, 2**40), ("scale", 0, np.nan), ("scale", 2, 1.0), ("limit", 0, 5), ("ranks", 0, 1),
+        ("first", 0, 1), ("first", 1, 2**32 - 1), ("first", 2, 0), ("edges", 0, np.nan), ("edges", 1, np.inf),
+        ("n_inner", 0, -1, 2**62), ("n_inner", 3, 2), ("n_outer", 0, 2**62), ("n_taken", 0, 1), ("n_taken", 1, 9),
+        ("sizes", 0, 2**31 - 1, 1), ("sizes", slice(0, 2), 5), ("place", 0, 1), ("place", 1, 99, 0, -3),
+        ("place", 2, 1), ("parent", 0, 0), ("parent", 1, 1, -1), ("parent", 2, 77), ("feature", 0, -1, 5, -2),
+        ("bin", 0, -1, 10**6), ("missing_left", 0, 2), ("missing_left", ALL, 1),
     ],
     "online numbers": [
-        ("scale", 2, 0.0), ("scale", 3, 0.0), ("scale", 1, np.inf), ("limit", 0, 0), ("gh", 0, 2**31 - 1),
+        ("scale", 1, np.inf), ("scale", 2, 0.0), ("scale", 3, 0.0), ("limit", 0, 0), ("gh", 0, 2**31 - 1),
     ],
     "presorted": [
-        ("left", 0, 10**6), ("left", 0, 0), ("left", 0, -1), ("feature", 0, 99), ("feature", 0, -2),
-        ("missing_left", 0, 2), ("is_categorical", 0, 7), ("gains", 0, np.nan), ("gains", 0, -1.0), ("roots", 0, 1),
-        ("category", "number", bits_of(np.nan)), ("category", "number", bits_of(-np.inf)), ("value", 0, 1.0),
-        ("value", "leaf", np.nan), ("value", "leaf", 1e300), ("value", "leaf", 0.5), ("category", "leaf", 3),
-        ("left", "leaf", 1), ("gains", "leaf", 1.0), ("feature", "leaf", 0),
+        ("left", 0, 10**6, 0, -1), ("left", "leaf", 1), ("feature", 0, 99, -2), ("feature", "leaf", 0),
+        ("missing_left", 0, 2), ("is_categorical", 0, 7), ("gains", 0, np.nan, -1.0), ("gains", "leaf", 1.0),
+        ("roots", 0, 1), ("category", "number", bits_of(np.nan), bits_of(-np.inf)), ("category", "leaf", 3),
+        ("value", 0, 1.0), ("value", "leaf", np.nan, 1e300, 0.5),
     ],
 }  # fmt: skip
 
@@ -247,7 +239,7 @@ def test_arrays_that_are_no_trees_of_the_samples_are_refused(kind: str) -> None:
     else:
         leaves = numbers = np.zeros(0)
     places = {"leaf": np.flatnonzero(leaves)[-1:], "number": np.flatnonzero(numbers)[:1]}
-    for name, place, value in POKES[kind]:
+    for name, place, value in ((name, place, value) for name, place, *values in POKES[kind] for value in values):
         changed = {key: array.copy() for key, array in arrays.items()}
         changed[name][places[place] if isinstance(place, str) else place] = value
         try:

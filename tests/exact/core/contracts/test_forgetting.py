@@ -108,16 +108,6 @@ class Search:
         return set().union(*map(self.remains, canaries))
 
 
-def bring_in(model: Any, canaries: list[Canary]) -> None:
-    """Add canaries, one by one and in a batch."""
-    half = len(canaries) // 2
-    for some in (*([one] for one in canaries[:half]), canaries[half:]):
-        model.add([one.row for one in some], [one.label for one in some], ids=[one.id for one in some])
-    for one in canaries:
-        model.samples_.set_subject(one.id, one.subject)
-        model.samples_.set_expiry(one.id, one.expires_ms)
-
-
 def send_away(model: Any, case: Case, canaries: list[Canary], way: str) -> None:
     """Delete canaries in every way there is."""
     first, second, third, *rest = canaries
@@ -141,7 +131,11 @@ def test_nothing_is_left_of_what_was_unlearned(case: Case, way: str, tmp_path: P
         for one in gone if way.startswith("asked") else ():
             model.query([one.row], frozen=way == "asked frozen")
 
-    bring_in(model, [*gone, kept])
+    for some in (*([one] for one in gone[:3]), [*gone[3:], kept]):
+        model.add([one.row for one in some], [one.label for one in some], ids=[one.id for one in some])
+    for one in (*gone, kept):
+        model.samples_.set_subject(one.id, one.subject)
+        model.samples_.set_expiry(one.id, one.expires_ms)
     ask()
     if way == "copied":
         model = model.copy()
@@ -161,15 +155,3 @@ def test_nothing_is_left_of_what_was_unlearned(case: Case, way: str, tmp_path: P
     assert (model.n_lazy_tags_, model.digest()) == (0, digest)
     model.check_invariants()
     assert model.verify().ok
-
-
-def test_working_space_holds_values_until_it_is_wiped() -> None:
-    """What the test above would find if `wipe` did no more than resolve."""
-    case = next(case for case in CASES if case.kind == "forest")
-    model, gone = case.fitted(), [Canary(i, case.task) for i in range(6)]
-    bring_in(model, gone)
-    model.delete([one.id for one in gone])
-    model.resolve()
-    assert Search(model).any_of(gone)
-    model.wipe()
-    assert Search(model).any_of(gone) == set()

@@ -140,16 +140,6 @@ def test_labels_that_could_delete_another_row_are_refused(index: Any, n: int) ->
     assert model.add(X, y, ids="generate") == list(map(str, range(N, 2 * N)))
 
 
-@pytest.mark.parametrize(
-    "label", [0.0, np.float64(3), True, np.True_, pd.NaT, np.datetime64("2024-01-01"), np.array(["2024"], "M8[ns]")]
-)
-def test_a_label_that_is_no_id_deletes_nothing(label: Any) -> None:
-    model, _, _ = fitted(range(N))
-    with pytest.raises(InputError, match="must be text of 1 to 256 characters, or an integer"):
-        model.delete(label)
-    assert model.n_samples_ == N
-
-
 # -- against a dictionary ----------------------------------------------------------------------------
 
 numbers = st.integers(0, 25)

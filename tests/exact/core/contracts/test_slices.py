@@ -230,9 +230,7 @@ def test_what_has_all_trees_grown_again_is_made_in_slices_as_well(gone: str) -> 
     model.check_invariants()
 
 
-def test_boosting_makes_what_readers_would_not_know_and_long_binning_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_boosting_makes_what_readers_would_not_know_and_long_binning_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fitted("two classes")
     assert not model.can_be_sliced(added(model, [row(1)], ["new"]))
     assert not model.can_be_sliced(added(model, [[0.0, "new", 1.0, 2.0]], ["x"]))

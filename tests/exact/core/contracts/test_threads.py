@@ -41,10 +41,7 @@ def _many() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=ordinary(CASES, *{one.kind: one for one in CASES}.values()), ids=str)
-def case(request: pytest.FixtureRequest) -> Case:
-    found: Case = request.param
-    return found
+each = pytest.mark.parametrize("case", ordinary(CASES, *{one.kind: one for one in CASES}.values()), ids=str)
 
 
 def with_jobs(case: Case, n_jobs: int | None) -> Case:
@@ -79,6 +76,7 @@ def test_the_same_bits_with_any_number_of_threads(case: Case) -> None:
         assert model.engine_.n_threads == n_jobs
 
 
+@each
 def test_the_number_can_change_at_any_time(case: Case) -> None:
     one, other = case.fitted(), case.fitted()
     for step, n_jobs in enumerate((7, None, 3)):
@@ -94,6 +92,7 @@ def test_the_number_can_change_at_any_time(case: Case) -> None:
         with_jobs(case, "all").fitted()  # type: ignore[arg-type]
 
 
+@each
 def test_copies_keep_it_and_files_do_not_know_it(case: Case, tmp_path: Path) -> None:
     model, plain = with_jobs(case, 3).fitted(), case.fitted()
     assert model.get_params()["n_jobs"] == 3

@@ -32,12 +32,10 @@ def value_of(column: Column, rng: random.Random, words: Sequence[str]) -> Any:
     return rng.random() < 0.5 if column.type == "boolean" else rng.randrange(-8, 8) / 4
 
 
-def start(
-    columns: Sequence[Column], samples: Sequence[Sample], task: str = "classification", **parameters: Any
-) -> Player:
+def start(columns: Sequence[Column], samples: Sequence[Sample], task: str = "classification", **changed: Any) -> Player:
     """A player whose model was fitted to these samples."""
     criterion, label_type = ("gini", "integer") if task == "classification" else ("squared_error", "number")
-    values = {**PARAMETERS, "criterion": criterion, **parameters}
+    values = {**PARAMETERS, "criterion": criterion, **changed}
     player = Player(BY_NAME["forest"], World(tuple(columns), task, label_type, values, tuple(samples), ()))
     player.hold({f"s{i}": sample for i, sample in enumerate(samples)})
     return player
@@ -46,12 +44,6 @@ def start(
 def samples_of(columns: Sequence[Column], label: Callable[[random.Random], Any], seed: int) -> list[Sample]:
     rng = random.Random(seed)
     return [(tuple(value_of(c, rng, WORDS[:20]) for c in columns), label(rng)) for _ in range(N_SAMPLES)]
-
-
-def queries_of(columns: Sequence[Column], seed: int) -> list[list[Any]]:
-    """Rows with categories that no sample has among them."""
-    rng = random.Random(seed)
-    return [[value_of(c, rng, WORDS) for c in columns] for _ in range(N_QUERIES)]
 
 
 def answers(player: Player, X: Any) -> Any:
@@ -74,7 +66,8 @@ def test_batches_are_the_oracles(columns: list[Column], n_classes: int | None, m
     player = start(
         columns, samples, task=task, n_estimators=4, occurrence=0.7, max_features=len(columns), random_state=3
     )
-    queries = queries_of(columns, seed=1)
+    rng = random.Random(1)
+    queries = [[value_of(c, rng, WORDS) for c in columns] for _ in range(N_QUERIES)]  # some categories no sample has
     forest = player.beside.expected()
     if task == "regression":
         expected: Any = oracle.predict(forest, queries)

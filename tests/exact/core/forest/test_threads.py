@@ -76,9 +76,7 @@ def test_pools_do_not_grow_with_every_call() -> None:
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("in_caller", [True, False])
-def test_an_error_harms_no_tree(
-    error: type[BaseException], *, in_caller: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_harms_no_tree(error: type[BaseException], in_caller: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model = fitted()
     model.delete([str(i) for i in range(40)])
     expected, caller, finish = model.copy().digest(), threading.get_ident(), Sharing._finish

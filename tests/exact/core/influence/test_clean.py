@@ -1,5 +1,7 @@
 """Cleaning: harmful samples go while the validation loss falls, and nothing else does."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,16 @@ def noisy(n: int = 300, n_flipped: int = 40) -> tuple[np.ndarray, np.ndarray, se
     return X[:n], y[:n], {str(i) for i in flipped}, X[n:], y[n:]
 
 
+def cleaned(model: Any, V: np.ndarray, w: np.ndarray, **options: Any) -> Any:
+    """Clean a model; the report tells the losses of before and after, and the loss falls."""
+    before = loss_of(model, V, w).mean()
+    report = clean(model, V, w, **options)
+    assert report.loss_before == pytest.approx(before)
+    assert report.loss_after == pytest.approx(loss_of(model, V, w).mean())
+    assert report.loss_after < report.loss_before
+    return report
+
+
 @pytest.mark.parametrize("reranks", [False, True])
 @pytest.mark.parametrize("make", [
     lambda: IncrementalBoostingClassifier(15, max_depth=3, random_state=0),
@@ -30,15 +42,10 @@ def noisy(n: int = 300, n_flipped: int = 40) -> tuple[np.ndarray, np.ndarray, se
 def test_flipped_labels_go_and_the_validation_loss_falls(make, reranks):
     X, y, flipped, V, w = noisy()
     model = make().fit(X, y)
-    before = loss_of(model, V, w).mean()
     done: list[int] = []
-    report = clean(
-        model, V, w, batch_size=8, max_removed=40, reranks=reranks, progress=lambda number, _: done.append(number)
-    )
+    options = {"batch_size": 8, "max_removed": 40, "reranks": reranks}
+    report = cleaned(model, V, w, progress=lambda number, _: done.append(number), **options)
     assert 8 * (len(report.removed) // 8) in done
-    assert report.loss_before == pytest.approx(before)
-    assert report.loss_after == pytest.approx(loss_of(model, V, w).mean())
-    assert report.loss_after < report.loss_before
     kept = [step.loss for step in report.steps if step.kept]
     assert kept == sorted(kept, reverse=True)
     assert kept[-1] == report.loss_after
@@ -51,13 +58,8 @@ def test_flipped_labels_go_and_the_validation_loss_falls(make, reranks):
 def test_the_forest_is_cleaned_by_refitted_leaves():
     X, y, _, V, w = noisy(60, 10)
     model = DynamicForestClassifier(n_estimators=6, max_depth=3, random_state=0).fit(X, y)
-    rows, labels = V[:12], w[:12]
-    before = loss_of(model, rows, labels).mean()
-    report = clean(model, rows, labels, batch_size=2, max_removed=8)
+    report = cleaned(model, V[:12], w[:12], batch_size=2, max_removed=8)
     assert report.method == "leaf-refit"
-    assert report.loss_before == pytest.approx(before)
-    assert report.loss_after == pytest.approx(loss_of(model, rows, labels).mean())
-    assert report.loss_after < before
     assert model.n_samples_ == 60 - len(report.removed) < 60
 
 
@@ -95,10 +97,7 @@ def test_regressions_are_cleaned_too():
     y = X[:, 0] * 2
     y[:10] += 15.0
     model = IncrementalBoostingRegressor(15, max_depth=3, random_state=0).fit(X[:200], y[:200])
-    before = loss_of(model, X[200:], y[200:]).mean()
-    report = clean(model, X[200:], y[200:], batch_size=5, max_removed=20)
-    assert report.loss_before == pytest.approx(before)
-    assert report.loss_after < before
+    report = cleaned(model, X[200:], y[200:], batch_size=5, max_removed=20)
     assert {str(i) for i in range(5)} & set(report.removed)
 
 

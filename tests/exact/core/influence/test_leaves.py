@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oubli.core.influence import FastLeafInfluence, FastLeafRefit
-from oubli.core.influence.losses import (
-    BLOCK,
-    Loss,
-    StartRule,
-    fill_levels,
-    probabilities,
-    row_losses,
-    row_slopes,
-    start_slopes,
-)
+from oubli.core.influence import FastLeafInfluence, FastLeafRefit, losses
+from oubli.core.influence.losses import BLOCK, Loss, StartRule, fill_levels
 from oubli.core.influence.reverse import weight_adjoints, weight_adjoints_by_row
 from oubli.core.influence.views import View
 from oubli.core.jit.policy import kernel
@@ -40,7 +31,7 @@ def asked(structures: Structures) -> tuple[View, np.ndarray, np.ndarray]:
     """A view, the leaves of the rows, and the slopes of the mean loss."""
     view = structures.view()
     leaves = view.route(None)
-    slopes = row_slopes(view.loss, view.scores_in(leaves), structures.row_y) / len(structures.row_y)
+    slopes = losses.row_slopes(view.loss, view.scores_in(leaves), structures.row_y) / len(structures.row_y)
     return view, leaves, slopes
 
 
@@ -156,8 +147,9 @@ def test_leaf_refit_is_refitting_all_leaves_by_hand(case: dict[str, Any]) -> Non
         new_start, new_values = structures.fit(structures.weights, without=i)
         np.testing.assert_allclose(change.start, new_start - start, rtol=1e-9, atol=1e-13)
         np.testing.assert_allclose(change.values, np.concatenate(new_values) - np.concatenate(values), atol=1e-10)
-        losses = row_losses(view.loss, view.raw_scores(None) + change.of_rows(view, view.route(None)), structures.row_y)
-        np.testing.assert_allclose(losses, structures.losses(structures.weights, without=i), rtol=1e-9)
+        scores = view.raw_scores(None) + change.of_rows(view, view.route(None))
+        found = losses.row_losses(view.loss, scores, structures.row_y)
+        np.testing.assert_allclose(found, structures.losses(structures.weights, without=i), rtol=1e-9)
         np.testing.assert_array_equal(every.change(i).values, change.values)
         np.testing.assert_array_equal(every.change(i).start, change.start)
 
@@ -207,7 +199,7 @@ def test_the_last_sample_of_a_class_leaves_finite_scores() -> None:
     assert np.isfinite(change.start).all()
     assert np.isfinite(change.values).all()
     y, weights = np.array([0.0, 1.0, 2.0, 0.0]), np.array([1.0, 2.0, 0.0, 1.0])
-    slopes = start_slopes(StartRule.LOG_SHARES, y, weights, 3)  # a class without a sample that trains
+    slopes = losses.start_slopes(StartRule.LOG_SHARES, y, weights, 3)  # a class without a sample that trains
     np.testing.assert_allclose(slopes[:, 0], [1 / 2 - 1 / 4, -1 / 4, -1 / 4])
     assert np.isfinite(slopes).all()
 
@@ -263,7 +255,7 @@ def test_levels_are_probabilities_to_the_last_bits() -> None:
 
 def test_log_loss_is_clipped_but_its_slope_is_not() -> None:
     scores, y = np.array([[100.0], [-100.0]]), np.array([0.0, 1.0])
-    np.testing.assert_allclose(row_losses(Loss.BINARY_LOG_LOSS, scores, y), -np.log(1e-15))
-    np.testing.assert_allclose(row_slopes(Loss.BINARY_LOG_LOSS, scores, y), [[1.0], [-1.0]])
-    both = probabilities(Loss.SOFTMAX_LOG_LOSS, np.column_stack([np.zeros(2), scores[:, 0]]))
-    np.testing.assert_array_equal(probabilities(Loss.BINARY_LOG_LOSS, scores), both)
+    np.testing.assert_allclose(losses.row_losses(Loss.BINARY_LOG_LOSS, scores, y), -np.log(1e-15))
+    np.testing.assert_allclose(losses.row_slopes(Loss.BINARY_LOG_LOSS, scores, y), [[1.0], [-1.0]])
+    both = losses.probabilities(Loss.SOFTMAX_LOG_LOSS, np.column_stack([np.zeros(2), scores[:, 0]]))
+    np.testing.assert_array_equal(losses.probabilities(Loss.BINARY_LOG_LOSS, scores), both)

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import carray, cfunc, njit, types
 
 from tests.lines import Count
 
@@ -30,36 +30,35 @@ _LEFT, _LEAST, _SEEN = 0, 1, 2  # slots of the control block
 _control = np.array([_NEVER, 0, 0], np.int64)
 
 
+@njit
+def _fails(context: Any, size: Any) -> Any:
+    """Count an allocation; whether it is the one that fails."""
+    control = carray(context, 3, np.int64)
+    if size < control[1]:
+        return False
+    control[2] += 1
+    control[0] -= 1
+    return control[0] == -1
+
+
 @cfunc(types.voidptr(types.voidptr, types.size_t))
 def _malloc(context: Any, size: Any) -> Any:
-    control = carray(context, 3, np.int64)
-    if size >= control[1]:
-        control[2] += 1
-        control[0] -= 1
-        if control[0] == -1:
-            return _c_malloc(np.uint64(_TOO_MUCH))
+    if _fails(context, size):
+        return _c_malloc(np.uint64(_TOO_MUCH))
     return _c_malloc(max(size, np.uint64(1)))
 
 
 @cfunc(types.voidptr(types.voidptr, types.size_t, types.size_t))
 def _calloc(context: Any, n: Any, size: Any) -> Any:
-    control = carray(context, 3, np.int64)
-    if n * size >= control[1]:
-        control[2] += 1
-        control[0] -= 1
-        if control[0] == -1:
-            return _c_malloc(np.uint64(_TOO_MUCH))
+    if _fails(context, n * size):
+        return _c_malloc(np.uint64(_TOO_MUCH))
     return _c_calloc(max(n, np.uint64(1)), max(size, np.uint64(1)))
 
 
 @cfunc(types.voidptr(types.voidptr, types.voidptr, types.size_t))
 def _realloc(context: Any, old: Any, size: Any) -> Any:
-    control = carray(context, 3, np.int64)
-    if size >= control[1]:
-        control[2] += 1
-        control[0] -= 1
-        if control[0] == -1:
-            return _c_malloc(np.uint64(_TOO_MUCH))
+    if _fails(context, size):
+        return _c_malloc(np.uint64(_TOO_MUCH))
     return _c_realloc(old, max(size, np.uint64(1)))
 
 

@@ -8,6 +8,8 @@ from oubli.core.errors import EmptyModelError, UnusableModelError
 from tests.exact.core.interruptions.cases import OPERATIONS, Case
 from tests.lines import Count
 
+_GENERATING = ("add one", "partial_fit")  # operations that generate ids, which are never issued again
+
 
 class Outcome(Enum):
     """What a fault led to."""
@@ -76,7 +78,7 @@ class Trials:
             OPERATIONS[name](model, self.case)
             assert _named(_contents(model)) == _named(after), "the operation repeated gives something else"
             self._is_sound(model)
-            if self.case.kind in ("forest", "incremental-boosting") and not _generates(name):
+            if self.case.kind in ("forest", "incremental-boosting") and name not in _GENERATING:
                 assert model.digest() == digest_after, "the operation repeated gives another model"
         return Outcome.NOTHING if not was_raised else Outcome.AFTER if is_made else Outcome.BEFORE
 
@@ -109,11 +111,6 @@ class Trials:
         assert model.is_usable
         self._is_sound(model)
         return True
-
-
-def _generates(name: str) -> bool:
-    """Whether an operation generates ids, which are never issued again."""
-    return name in ("add one", "partial_fit")
 
 
 def _contents(model: Any) -> list[Any]:

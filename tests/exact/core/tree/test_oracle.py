@@ -7,7 +7,7 @@ import pytest
 
 from tests.oracles.common import Column
 from tests.oracles.splits import Split
-from tests.oracles.tree import Node, Parameters, Sample, Tree, build, sample_of, wrong_labels
+from tests.oracles.tree import Node, Parameters, Sample, Tree, build, sample_of
 
 NUMBER = Column()
 
@@ -86,18 +86,3 @@ def test_the_highest_node_of_the_same_power_of_two_is_rebuilt() -> None:
             tree.insert(str(i), Sample((99.0,), ("int", i % 2)))
         assert [node.s for node in path[: rebuilt + 1]] == [*above[:rebuilt], 11]
         assert [node.c for node in path[: rebuilt + 1]] == [11] * rebuilt + [0]
-
-
-# --- the checker --------------------------------------------------------------------------------------
-
-
-def test_condition_3() -> None:
-    held = samples((1.0, 0), (2.0, 0), (3.0, 1), (4.0, 1), (5.0, 2))
-    root = Node(0, 5, split=Split(0, 2.5), children=(Node(1, 2), Node(1, 3)))
-    zero, one, two = (("int", label) for label in (0, 1, 2))
-    assert wrong_labels(root, [(0.0,), (9.0,)], [zero, one], held) == []
-    assert len(wrong_labels(root, [(0.0,), (9.0,)], [one, two], held)) == 2
-    assert wrong_labels(root, [(0.0,)], [two], {}) == []  # nothing there: any label
-    root.tagged = True
-    root.children = root.split = None
-    assert len(wrong_labels(root, [(0.0,)], [zero], held)) == 1

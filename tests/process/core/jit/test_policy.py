@@ -163,9 +163,7 @@ def of_another(module: Any, what: str) -> Any:
     (kernel_cache, "np", of_another(np, "__version__")), (kernel_cache, "sys", of_another(sys, "version")),
     (Path, "read_bytes", refuse),
 ])  # fmt: skip
-def test_other_versions_and_flags_and_files_that_cannot_be_read_are_misses(
-    monkeypatch: pytest.MonkeyPatch, where: Any, name: str, value: Any
-) -> None:
+def test_whatever_else_differs_is_a_miss(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, value: Any) -> None:
     call()
     monkeypatch.setattr(where, name, value)
     assert call() == (21, 1)
@@ -226,18 +224,14 @@ def test_a_kernel_runs_when_it_cannot_be_kept(monkeypatch: pytest.MonkeyPatch, d
     assert call() == (21, 0)
 
 
-def test_a_file_in_place_of_the_directory_is_no_error_and_said_once(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_in_place_of_the_directory_is_said_once(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory.write_text("")
     assert [call(), call(), call(0.5)] == [(21, 1), (21, 1), (1.5, 1)]
     assert len(caplog.records) == 1
     assert "the next process compiles again" in caplog.text
 
 
-def test_without_a_directory_that_is_named_the_user_s_cache_is_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_a_named_directory_the_user_s_cache_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import pytest
+
+from oubli.app.errors import StartError
 from tests.unit.app.ledger.lying import Content, Log, begun, export_of
 
 VERSION = 7
@@ -36,12 +38,16 @@ class Case:
         state = self.log.state(self.model, self.samples, VERSION) if state is None else state
         pages = [{"samples": self.samples if samples is None else samples, "next": None, "model_version": version}]
         lines = {"export.jsonl": pages, "state.json": [state], **files}
-        for name, content in lines.items():
-            Path(name).write_text("".join(json.dumps(one) + "\n" for one in content))
-        Path("policy").write_text(self.log.policy())
+        texts = {name: "".join(json.dumps(one) + "\n" for one in content) for name, content in lines.items()}
         more = ("--receipts", "receipts.jsonl") if "receipts.jsonl" in lines else ()
-        some = () if trees is None else ("--trees", trees)
-        return self.run("audit", "export.jsonl", "--state", "state.json", "--policy", "policy", *more, *some)
+        more += () if trees is None else ("--trees", trees)
+        command = ("audit", "export.jsonl", "--state", "state.json", "--policy", "policy")
+        return self.run(*command, *more, files={**texts, "policy": self.log.policy()})
+
+    def cannot_tell(self, words: str, state: Content | None = None, **more: Any) -> None:
+        """Require that an audit cannot be made, for a reason with these words."""
+        with pytest.raises(StartError, match=words):
+            self.audit(state, **more)
 
     def state(self, model: Any = None, samples: Any = None, version: int = VERSION, **lies: Any) -> Content:
         return self.log.state(model or self.model, self.samples if samples is None else samples, version, **lies)
@@ -55,6 +61,13 @@ class Case:
 def make_case(model: Any, run: Callable[..., Done]) -> Case:
     """An honest server; files are written into the current folder."""
     return Case(begun(), model, export_of(model), run)
+
+
+def holds(done: Done) -> tuple[str, str]:
+    """Require that nothing was wrong; return stdout and what was told."""
+    code, out, told = done
+    assert code == 0, told
+    return out, told
 
 
 def refused(done: Done, rule: str) -> None:

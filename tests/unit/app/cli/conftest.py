@@ -1,6 +1,6 @@
 """The command line, run in this process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,12 @@ from oubli.app.errors import StartError
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., object]:
-    """Run `oubli` in an empty folder; return exit code, stdout and what was told, or raise what it raises."""
+    """Run `oubli` in a folder with some files; return exit code, stdout and what was told, or raise what it raises."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: object) -> tuple[int, str, str]:
+    def run(*arguments: object, files: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+        for name, content in (files or {}).items():
+            Path(name).write_text(content)
         result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

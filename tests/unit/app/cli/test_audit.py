@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oubli.app.errors import StartError
 from oubli.app.ledger.set_tree import commitment_of
-from tests.unit.app.cli.auditing import VERSION, Case, Done, make_case, refused
+from tests.unit.app.cli.auditing import VERSION, Case, Done, holds, make_case, refused
 from tests.unit.app.ledger.lying import Content, begun, export_of, extra_of
 from tests.unit.app.support import NUMBERS, fitted, forest, rows
 
@@ -28,19 +26,17 @@ def test_an_honest_server_passes_whatever_the_history_of_its_model(case, changed
         case.model.delete([f"c{i}" for i in range(changed)])
         case.model.add([[99, "new", None]], ["no"], ids=["later"])
         case.samples = export_of(case.model)
-    code, out, told = case.audit()
-    assert code == 0, told
+    out, told = holds(case.audit())
     assert f"version {VERSION}, " in out
     assert f"digest {case.model.digest()}: equals that of a fit on these samples" in out
     assert "Not proved" in told
 
 
 def test_of_a_kind_that_is_not_exact_the_set_is_checked_and_nothing_claimed_of_the_model(case):
-    assert case.of(fitted("incremental-boosting", 40, NUMBERS, n_estimators=3, random_state=4)).audit()[0] == 0
+    holds(case.of(fitted("incremental-boosting", 40, NUMBERS, n_estimators=3, random_state=4)).audit())
     case.of(fitted("online-boosting", 40, n_estimators=3, random_state=4))
     honest = case.state(digest_hash=None, digest_format=None)
-    code, out, told = case.audit({**honest, "salt": None, "digest": None})
-    assert code == 0, told
+    out, told = holds(case.audit({**honest, "salt": None, "digest": None}))
     assert "digest" not in out
     assert "Not proved: that the model was trained on them" in told
     refused(case.audit(honest, samples=case.samples[1:]), "set-root")
@@ -48,10 +44,10 @@ def test_of_a_kind_that_is_not_exact_the_set_is_checked_and_nothing_claimed_of_t
 
 def test_samples_that_are_restricted_are_in_no_model_and_there_may_be_none(case):
     kept = {**case.samples[0], "id": "kept", "restricted_at": "2026-01-01T00:00:00.000Z", "nonce": None}
-    assert case.audit(samples=[*case.samples, kept])[0] == 0
+    holds(case.audit(samples=[*case.samples, kept]))
     case.model.delete([f"c{i}" for i in range(40)])
     case.samples = []
-    assert case.audit()[0] == 0
+    holds(case.audit())
 
 
 def test_predictions_of_the_audited_version_are_its_own(case):
@@ -60,8 +56,7 @@ def test_predictions_of_the_audited_version_are_its_own(case):
     ours = [case.log.prediction(case.model, rows(n), VERSION, root) for n in (1, 7)]
     named = case.log.prediction(case.model, [{"job": "a", "age": 3, "member": None}], VERSION, root)
     other = case.log.prediction(forest(8), rows(2), VERSION + 1, "00" * 32)
-    code, out, told = case.audit(state, **{"receipts.jsonl": [*ours, named, other]})
-    assert code == 0, told
+    out, told = holds(case.audit(state, **{"receipts.jsonl": [*ours, named, other]}))
     assert "3 predictions: they come from this model" in out
     assert "1 predictions are of other versions" in told
 
@@ -153,13 +148,11 @@ ALTERED: list[Callable[[Any], Any]] = [
 
 def test_predictions_that_were_altered(case):
     def checked(prediction: Content) -> Done:
-        Path("one.json").write_text(json.dumps(prediction))
-        return case.run("proof", "check", "one.json", "--policy", "policy")
+        files = {"one.json": json.dumps(prediction), "policy": case.log.policy()}
+        return case.run("proof", "check", "one.json", "--policy", "policy", files=files)
 
-    Path("policy").write_text(case.log.policy())
     honest = case.log.prediction(case.model, rows(2), VERSION, "00" * 32)
-    code, out, _ = checked(honest)
-    assert (code, f"2 predictions by version {VERSION}" in out) == (0, True)
+    assert f"2 predictions by version {VERSION}" in holds(checked(honest))[0]
     for change in ALTERED:
         lie = json.loads(json.dumps(honest))
         change(lie)
@@ -175,14 +168,11 @@ def test_what_cannot_be_checked(case):
         ({"positions_key": None}, {}, "the key is gone"), ({}, {"digest_format": 99}, "digests are others"),
         ({}, {"kind": "later"}, "cannot fit"), ({}, {"parameters": '{"unknown": 1}'}, "cannot fit"),
     ):  # fmt: skip
-        with pytest.raises(StartError, match=rule):
-            case.audit({**case.state(**entry), **change})
+        case.cannot_tell(rule, {**case.state(**entry), **change})
 
 
 def test_a_download_that_is_not_whole_or_has_predictions_of_other_versions_alone(case):
     other = case.log.prediction(case.model, rows(2), VERSION + 1, "00" * 32)
-    with pytest.raises(StartError, match="no prediction is of version"):
-        case.audit(**{"receipts.jsonl": [other]})
-    Path("export.jsonl").write_text(json.dumps({"samples": case.samples, "next": "x", "model_version": VERSION}))
-    with pytest.raises(StartError, match="last page"):
-        case.run("audit", "export.jsonl", "--state", "state.json", "--policy", "policy")
+    case.cannot_tell("no prediction is of version", **{"receipts.jsonl": [other]})
+    page = {"samples": case.samples, "next": "x", "model_version": VERSION}
+    case.cannot_tell("last page", **{"export.jsonl": [page]})

@@ -9,15 +9,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import orjson
 import pytest
 
 from oubli.app.errors import StartError
-from oubli.app.ledger.entries import EMPTY, Head, make_entry
+from oubli.app.ledger.entries import EMPTY, Head, Receipt, make_entry
 from oubli.app.ledger.log import Checkpoint, sign_checkpoint
-from tests.unit.app.cli.auditing import refused
+from tests.unit.app.cli.auditing import Done, holds, refused
 from tests.unit.app.ledger.lying import Log, begun, extra_of, with_entry, with_extra, with_receipt
-from tests.unit.app.ledger.support import as_objects, write_lines
+from tests.unit.app.ledger.support import as_objects, fields_of, write_lines
 from tests.witness import LocalWitness
 
 
@@ -31,13 +30,24 @@ def log() -> Log:
 
 
 @pytest.fixture
-def check(run, log, tmp_path):
-    """Check a proof against the log's policy."""
+def finished(log) -> Receipt:
+    """The receipt of an erasure, as it was given before it was finished; the log that tells of the end is published."""
+    receipt = log.ledger.unlearned("a", "b")
+    log.ledger.erased(receipt)
+    log.publish()
+    return receipt
 
-    def check(proof: str, *more: object, policy: str | None = None) -> tuple[int, str, str]:
-        (tmp_path / "it.tlog-proof").write_text(proof)
-        (tmp_path / "policy").write_text(log.policy() if policy is None else policy)
-        return run("proof", "check", "it.tlog-proof", "--policy", "policy", *more)
+
+@pytest.fixture
+def check(run, log):
+    """Check a proof against a policy, that of the log unless another is given, and maybe a receipt that was kept."""
+
+    def check(proof: str, *more: object, policy: str | None = None, kept: Receipt | None = None) -> Done:
+        files = {"it.tlog-proof": proof, "policy": log.policy() if policy is None else policy}
+        if kept is not None:
+            files["kept.json"] = json.dumps({**kept.content(), "durable": True})
+            more += ("--receipt", "kept.json")
+        return run("proof", "check", "it.tlog-proof", "--policy", "policy", *more, files=files)
 
     return check
 
@@ -59,8 +69,7 @@ def test_a_proof_of_an_erasure_holds_before_and_after_it_is_finished(check, log)
     receipt = log.ledger.unlearned("a", "b")
     for status in ("unlearned", "erased"):
         log.publish()
-        code, out, told = check(log.proof(receipt))
-        assert code == 0, told
+        out, told = holds(check(log.proof(receipt)))
         assert f"receipt {receipt.id}: {status}\ndisclosure low: {receipt.disclosure_limits}\n" in out
         assert "Not proved" in told
         log.ledger.erased(receipt)
@@ -75,38 +84,33 @@ def test_a_name_that_was_erased_and_one_that_was_named_and_not_held(check, log):
         (subject, "subjects", "Ada", "targets"), (subject, "ids", "c", "samples"),
     ):  # fmt: skip
         more = ("--name", name, "--opening", log.opening(receipt, by, name))
-        code, out, _ = check(log.proof(receipt), *more)
-        assert (code, out.splitlines()[-1]) == (0, f"the name is among the {found} of the erasure")
+        out, _ = holds(check(log.proof(receipt), *more))
+        assert out.splitlines()[-1] == f"the name is among the {found} of the erasure"
 
 
-def test_openings_are_made_from_that_of_the_erasure(run, log, tmp_path):
+def test_openings_are_made_from_that_of_the_erasure(run, log):
     receipt = log.ledger.unlearned("a")
     secret = log.ledger.auditor.opening_of(receipt.id, log.ledger.keys.hashing[0].id)
-    (tmp_path / "opening.json").write_text(json.dumps({"receipt": receipt.id, "opening": secret.hex()}))
-    code, out, _ = run("proof", "opening", "opening.json", "--name", "a", "--by", "ids")
-    assert (code, out.strip()) == (0, log.opening(receipt, "ids", "a"))
+    files = {"opening.json": json.dumps({"receipt": receipt.id, "opening": secret.hex()})}
+    out, _ = holds(run("proof", "opening", "opening.json", "--name", "a", "--by", "ids", files=files))
+    assert out.strip() == log.opening(receipt, "ids", "a")
 
 
-def test_any_entry_can_be_proved_and_receipts_that_were_kept(check, log, tmp_path):
-    first = log.ledger.unlearned("a")
-    log.ledger.erased(first)
-    log.publish()
+def test_any_entry_can_be_proved_and_receipts_that_were_kept(check, log, finished):
     for index in range(1, log.ledger.store.head().index + 1):
-        code, out, _ = check(log.entry_proof(index))
-        assert (code, f"entry {index}: " in out) == (0, True)
-    for kept in (first, log.ledger.now_of(first)):
-        (tmp_path / "kept.json").write_bytes(orjson.dumps({**kept.content(), "durable": True}))
-        assert check(log.proof(first), "--receipt", "kept.json")[0] == 0
+        assert f"entry {index}: " in holds(check(log.entry_proof(index)))[0]
+    for kept in (finished, log.ledger.now_of(finished)):
+        holds(check(log.proof(finished), kept=kept))
 
 
 def test_the_quorum_of_a_policy_and_a_key_that_was_retired_since(check, log):
     receipt, one = log.ledger.unlearned("a"), LocalWitness("one")
     log.ledger.store.publish(cosigned(log.publish(), one, LocalWitness("two")))
-    code, out, _ = check(log.proof(receipt), policy=log.policy(one.key, quorum="one"))
-    assert (code, "cosigned by one" in out) == (0, True)
+    out, _ = holds(check(log.proof(receipt), policy=log.policy(one.key, quorum="one")))
+    assert "cosigned by one" in out
     log.ledger.rotate("signing")
     log.publish()
-    assert check(log.proof(receipt))[0] == 0
+    holds(check(log.proof(receipt)))
 
 
 def test_an_erasure_that_was_carried_over(check):
@@ -123,8 +127,7 @@ def test_an_erasure_that_was_carried_over(check):
     behind.ledger.record(behind.ledger.auditor.event("log-begun", behind.ledger.store.log.new_fields()), fold=False)
     behind.ledger.store.fold_many([(99, behind.ledger.records[-1][1])])
     behind.publish()
-    code, out, told = check(behind.proof(receipt), policy=behind.policy())
-    assert code == 0, told
+    out, _ = holds(check(behind.proof(receipt), policy=behind.policy()))
     assert f"receipt {receipt.id}: erased" in out
 
 
@@ -138,7 +141,7 @@ def test_the_same_log_is_shown_in_two_ways(check, log):
     log.ledger.store.publish(cosigned(log.publish(), witness))
     policy = log.policy(witness.key, quorum="w")
     proof = log.proof(receipt)
-    assert check(proof, policy=policy)[0] == 0
+    holds(check(proof, policy=policy))
     store = log.ledger.store
     split = sign_checkpoint(store.log.origin, store.log.tree.size, bytes(32), log.ledger.keys.signing)
     refused(check(with_note(proof, split.note), policy=policy), "quorum")
@@ -160,7 +163,7 @@ def test_a_log_that_somebody_else_signs_or_witnesses(check, log):
     refused(check(with_note(log.proof(receipt), forged.note)), "log-signature")
 
 
-def test_an_erasure_that_is_left_out_of_the_log(check, log, tmp_path):
+def test_an_erasure_that_is_left_out_of_the_log(check, log):
     """A receipt is signed and never logged: what the log has in its place says so, and the receipt is evidence."""
     lost = log.ledger.unlearned("a", fold=False)
     log.ledger.auditor.rewind(log.ledger.store.head())
@@ -168,15 +171,13 @@ def test_an_erasure_that_is_left_out_of_the_log(check, log, tmp_path):
     log.ledger.unlearned("b")
     log.publish()
     assert log.ledger.store.receipt(lost.id, log.ledger.is_overdue) is None
-    (tmp_path / "kept.json").write_bytes(orjson.dumps(lost.content()))
-    refused(check(log.entry_proof(lost.ledger_index), "--receipt", "kept.json"), "receipt")
+    refused(check(log.entry_proof(lost.ledger_index), kept=lost), "receipt")
 
 
-def test_the_proof_or_opening_of_another_erasure(check, log, tmp_path):
+def test_the_proof_or_opening_of_another_erasure(check, log):
     mine, other = log.ledger.unlearned("a", "b"), log.ledger.unlearned("b")
     log.publish()
-    (tmp_path / "kept.json").write_bytes(orjson.dumps(mine.content()))
-    refused(check(log.proof(other), "--receipt", "kept.json"), "receipt")
+    refused(check(log.proof(other), kept=mine), "receipt")
     for proved, name, opening in (
         (other, "a", log.opening(mine, "ids", "a")), (mine, "a", log.opening(mine, "ids", "b")),
         (mine, "a", log.opening(mine, "subjects", "a")), (mine, "c", log.opening(mine, "ids", "c")),
@@ -221,21 +222,15 @@ ALTERED: list[tuple[Callable[[Any], Any], str]] = [
 ]
 
 
-def test_what_is_altered_is_found(check, log):
-    receipt = log.ledger.unlearned("a")
-    log.ledger.erased(receipt)
-    log.publish()
-    proof = log.proof(receipt)
-    assert check(proof)[0] == 0
+def test_what_is_altered_is_found(check, log, finished):
+    proof = log.proof(finished)
+    holds(check(proof))
     for change, rule in ALTERED:
         refused(check(with_extra(proof, change)), rule)
 
 
-def test_a_proof_that_is_altered_in_one_bit_is_refused(check, log):
-    receipt = log.ledger.unlearned("a", "b")
-    log.ledger.erased(receipt)
-    log.publish()
-    proof, draw = log.proof(receipt).encode(), random.Random(0)
+def test_a_proof_that_is_altered_in_one_bit_is_refused(check, log, finished):
+    proof, draw = log.proof(finished).encode(), random.Random(0)
     for _ in range(20):
         altered = bytearray(proof)
         place = draw.randrange(len(proof))
@@ -246,10 +241,8 @@ def test_a_proof_that_is_altered_in_one_bit_is_refused(check, log):
             assert code == 1, (place, told)
 
 
-def test_what_could_not_be_checked(check, refuses, log):
-    receipt = log.ledger.unlearned("a")
-    log.publish()
-    proof = log.proof(receipt)
+def test_what_could_not_be_checked(check, refuses, log, finished):
+    proof = log.proof(finished)
     refused(check(""), "format")
     for given, more, error in (
         ("c2sp.org/tlog-proof@v1\n\nx", (), "extra"), ("c2sp.org/tlog-proof@v1\nindex 0\n\nx", (), "extra"),
@@ -271,11 +264,9 @@ def test_what_could_not_be_checked(check, refuses, log):
 def since(run, log, tmp_path):
     """Check a download of the ledger against a checkpoint."""
 
-    def since(entries: list[Any], checkpoint: Checkpoint) -> tuple[int, str, str]:
-        (tmp_path / "kept").write_text(checkpoint.note)
-        (tmp_path / "policy").write_text(log.policy())
-        write_lines(tmp_path / "ledger.jsonl", entries)
-        return run("ledger", "verify", "ledger.jsonl", "--since", "kept", "--policy", "policy")
+    def since(entries: list[Any], checkpoint: Checkpoint) -> Done:
+        file, files = write_lines(tmp_path / "ledger.jsonl", entries), {"kept": checkpoint.note, "policy": log.policy()}
+        return run("ledger", "verify", file, "--since", "kept", "--policy", "policy", files=files)
 
     return since
 
@@ -284,14 +275,12 @@ def resealed(entries: list[Any]) -> list[Any]:
     """The chain made again over entries that were altered."""
     head, made = EMPTY, []
     for entry in entries:
-        fixed = ("index", "previous", "type", "at", "hash", "keyed")
-        fields = {name: value for name, value in entry.items() if name not in fixed}
-        made.append(make_entry(head, entry["type"], entry["at"], fields))
+        made.append(make_entry(head, entry["type"], entry["at"], fields_of(entry)))
         head = Head.of(made[-1])
     return made
 
 
-def refused_since(done: tuple[int, str, str], rule: str) -> None:
+def refused_since(done: Done, rule: str) -> None:
     """What is said of the ledger without a checkpoint is printed all the same."""
     refused((done[0], "", done[2]), rule)
 
@@ -301,8 +290,7 @@ def test_a_ledger_that_goes_on_and_those_that_do_not(since, log):
     refused_since(since(log.ledger.entries()[:-1], kept), "truncated")
     for i in range(3):
         log.ledger.unlearned(str(i))
-    code, out, told = since(log.ledger.entries(), kept)
-    assert (code, "continues the checkpoint" in out) == (0, True), told
+    assert "continues the checkpoint" in holds(since(log.ledger.entries(), kept))[0]
     other = dataclasses.replace(kept, note=kept.note.replace(kept.origin, "elsewhere/0"))
     refused_since(since(log.ledger.entries(), other), "log")
     entries = as_objects(log.ledger.entries())

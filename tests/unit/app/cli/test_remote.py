@@ -16,10 +16,7 @@ URL = "http://h:1"
 
 def test_errors_of_the_client_become_those_of_the_command_line() -> None:
     for error, said in (
-        (
-            NotLeaderError(307, leader="http://a:8000"),
-            r"http://h:1 is not the node .*: name it with --url http://a:8000",
-        ),
+        (NotLeaderError(307, leader="http://a:8000"), r"http://h:1 is not the node .* it with --url http://a:8000"),
         (NotLeaderError(503), "try again"),
         (ProblemError(409, title="Nothing is kept", detail="Start it with --x."), "409: Start it with --x."),
         (ProblemError(502, title="Bad gateway"), "502: Bad gateway"),
@@ -44,10 +41,7 @@ def test_half_a_download_is_no_file_and_the_key_is_sent(tmp_path: Path) -> None:
 
 
 def test_a_key_file_or_an_address_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    for url, key, said in (
-        (URL, tmp_path / "absent", "absent cannot be read"),
-        ("ftp://h", None, "the server's address"),
-    ):
+    for url, key, said in ((URL, tmp_path / "key", "key cannot be read"), ("ftp://h", None, "the server's address")):
         with pytest.raises(StartError, match=said), asking(url, key):
             pass
 

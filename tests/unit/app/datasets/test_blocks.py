@@ -16,6 +16,7 @@ from oubli.app.datasets import blocks
 from oubli.app.datasets.blocks import ArrowBlocks, Blocks, StreamError, TextBlocks, line_end
 from oubli.app.datasets.streams import ArrowTables, CsvTables, names_checker
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
+from tests.unit.app.datasets.writing import arrow, stream
 
 MOST = 2000
 AB = Schema(tuple(Column(name, ColumnType.CATEGORICAL) for name in "ab"), Task.REGRESSION, LabelType.NUMBER)
@@ -41,15 +42,8 @@ def cut(new: Callable[[], Blocks], data: bytes, places: list[int]) -> tuple[list
     return found, ""
 
 
-def arrow_bytes(n_rows: int = 30) -> bytes:
-    texts = pa.array([f"t{i % 3}" for i in range(n_rows)]).dictionary_encode()
-    table, sink = pa.table({"a": list(range(n_rows)), "b": texts}), io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=7)
-    return sink.getvalue()
-
-
-ARROW = arrow_bytes()
+TEXTS = pa.array([f"t{i % 3}" for i in range(30)]).dictionary_encode()
+ARROW = arrow({"a": list(range(30)), "b": TEXTS}, partial(stream, max_chunksize=7))
 pieces = st.lists(st.integers(0, 5000), max_size=12)
 fields = st.text(st.sampled_from('ab,"\n\r é'), max_size=40)
 

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from oubli.app.datasets.loading import load_queries, load_table
+from oubli.app.datasets.loading import load_queries
 from oubli.app.datasets.readers import LoadError
-from oubli.app.settings import load_settings
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from tests.tiers import covering
+from tests.unit.app.datasets.support import load
+from tests.unit.app.datasets.writing import arrow, zstd
 
 LIMIT = 2**20
 ROW = b"1.5,yes\n"
@@ -29,34 +30,28 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oubli.app.datasets.readers.MAX_DATA_BYTES", LIMIT)
 
 
-def load(path: Path, **flags: Any) -> Any:
-    return load_table(load_settings(data=path, target="y", **flags))
-
-
 def content(n_bytes: int) -> bytes:
     return b"x,y\n" + ROW * (n_bytes // len(ROW))
 
 
-ZSTD = partial(pa.compress, codec="zstd", asbytes=True)
-COMPRESSIONS = (ZSTD, gzip.compress, partial(bz2.compress, compresslevel=1), partial(lzma.compress, preset=0), bytes)
+COMPRESSIONS = (zstd, gzip.compress, partial(bz2.compress, compresslevel=1), partial(lzma.compress, preset=0), bytes)
 
 
 @pytest.mark.parametrize(("what", "compress"), covering(["rows", "one line", "one field", "zeros"], COMPRESSIONS))
-def test_a_csv_file_that_unpacks_to_too_much(tmp_path: Path, compress: Any, what: str) -> None:
+def test_a_csv_file_that_unpacks_to_too_much(compress: Any, what: str) -> None:
     size = 32 * LIMIT
     raw = {
         "rows": content(size), "one line": b"a" * size, "one field": b"x,y\n" + b"1" * size + b",yes\n",
         "zeros": bytes(size),
     }[what]  # fmt: skip
-    path = tmp_path / "data.csv"
-    path.write_bytes(compress(raw))
-    assert compress is bytes or path.stat().st_size < LIMIT / 5
+    packed = compress(raw)
+    assert compress is bytes or len(packed) < LIMIT / 5
     before = pa.total_allocated_bytes()
     del raw
     tracemalloc.start()
     try:
         with pytest.raises(LoadError) as caught:
-            load(path)
+            load(packed)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -69,9 +64,8 @@ def test_a_csv_file_that_unpacks_to_too_much(tmp_path: Path, compress: Any, what
 
 
 def test_rows_to_predict_are_limited_too_and_what_is_below_the_limit_is_read(tmp_path: Path) -> None:
+    assert len(load(gzip.compress(content(LIMIT - 100)))) == (LIMIT - 100) // len(ROW)
     path = tmp_path / "data.csv.gz"
-    path.write_bytes(gzip.compress(content(LIMIT - 100)))
-    assert len(load(path)) == (LIMIT - 100) // len(ROW)
     path.write_bytes(gzip.compress(content(2 * LIMIT)))
     schema = Schema((Column("x", ColumnType.NUMERIC),), Task.CLASSIFICATION, LabelType.STRING, "y", named=True)
     with pytest.raises(LoadError, match=REMEDY):
@@ -94,14 +88,14 @@ BOMBS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("make", "encoding"), BOMBS.values(), ids=BOMBS)
-def test_a_parquet_file_that_unpacks_to_too_much(tmp_path: Path, make: Any, encoding: dict[str, Any]) -> None:
-    column, path = make(), tmp_path / "data.parquet"
-    table = pa.table({"x": column, "y": pa.array(["yes"] * len(column))})
-    pq.write_table(table, path, compression="zstd", store_schema=False, **encoding)
-    del table, column
-    assert path.stat().st_size < LIMIT / 2
+def test_a_parquet_file_that_unpacks_to_too_much(make: Any, encoding: dict[str, Any]) -> None:
+    column = make()
+    write = partial(pq.write_table, compression="zstd", store_schema=False, **encoding)
+    file = arrow({"x": column, "y": pa.array(["yes"] * len(column))}, write)
+    del column
+    assert len(file) < LIMIT / 2
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
     with pytest.raises(LoadError, match=REMEDY):
-        load(path)
+        load(file)
     assert pool.bytes_allocated() - before < 64 * LIMIT

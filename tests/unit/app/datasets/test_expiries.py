@@ -18,8 +18,14 @@ LATER = "2090-06-01T12:00:00+02:00"
 
 
 def load(path: Path, **flags: Any) -> Table:
-    settings = load_settings(data=path, target="y", expiry_column="until", **flags)
+    settings = load_settings(data=path, **{"target": "y", "expiry_column": "until", **flags})
     return load_table(settings, now_ns=lambda: NOW * 1_000_000)
+
+
+def refusal(path: Path, **flags: Any) -> str:
+    with pytest.raises(LoadError) as refused:
+        load(path, **flags)
+    return str(refused.value)
 
 
 def csv(*fields: str) -> Path:
@@ -38,16 +44,14 @@ def test_times_are_read_and_rows_whose_time_is_over_are_left_out_and_told():
     assert any("'until' says that the time of 2 rows is over" in note for note in table.notes)
     unnamed = load(path, drop=("no",))
     assert unnamed.ids == ["0", "2", "4"], "ids are still the numbers of the rows"
-    with pytest.raises(LoadError, match="every row is over"):
-        load(csv("2020-01-01T00:00:00Z"), id_column="no")
+    assert "every row is over" in refusal(csv("2020-01-01T00:00:00Z"), id_column="no")
 
 
 def test_bad_values_are_refused_with_row_column_and_remedy():
     for field, rule in (("soon", "RFC 3339"), ("2031-06-01T12:00:00", "time zone")):
-        with pytest.raises(LoadError, match=rule) as refused:
-            load(csv(LATER, "", field), id_column="no")
-        assert all(part in str(refused.value) for part in ("line 4", "column 'until'", "leave the field empty"))
-        assert field not in str(refused.value)
+        said = refusal(csv(LATER, "", field), id_column="no")
+        assert all(part in said for part in (rule, "line 4", "column 'until'", "leave the field empty"))
+        assert field not in said
 
 
 def test_weights_and_times_are_read_learned_and_left_out_with_their_rows():
@@ -64,9 +68,7 @@ def test_weights_and_times_are_read_learned_and_left_out_with_their_rows():
     model.samples_.check_invariants()
     for wrong in ("x", "0", "40000"):
         path.write_text("\n".join(["age,y,until,w", *rows, f"1,1,,{wrong}"]) + "\n")
-        with pytest.raises(LoadError, match="column 'w'") as refused:
-            load(path, weight_column="w")
-        assert "line 22" in str(refused.value)
+        assert "line 22, column 'w'" in refusal(path, weight_column="w")
 
 
 def test_a_parquet_file_may_have_times():
@@ -78,13 +80,10 @@ def test_a_parquet_file_may_have_times():
     assert load(path).expires == [parse_time("2031-01-01T00:00:00Z"), None]
     for wrong, rule in ((pa.array([moment.replace(tzinfo=None)] * 2), "without a time zone"), ([1, 2], "convert")):
         path.write_bytes(parquet(**columns, until=wrong))
-        with pytest.raises(LoadError, match=rule):
-            load(path)
+        assert rule in refusal(path)
 
 
 def test_the_column_must_be_there_and_be_one_of_its_own():
-    path = csv(LATER)
-    with pytest.raises(LoadError, match="--expiry names"):
-        load_table(load_settings(data=path, target="y", expiry_column="when"))
+    assert "--expiry names" in refusal(csv(LATER), expiry_column="when")
     with pytest.raises(SettingsError, match="different columns"):
-        load_settings(data=path, target="y", expiry_column="y")
+        load(csv(LATER), expiry_column="y")

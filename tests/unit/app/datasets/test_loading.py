@@ -1,6 +1,7 @@
 """Data files: what they become, and that whatever is wrong is named with file, line, column and remedy."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from oubli.app.datasets.loading import LoadError, Table, load_queries, load_sche
 from oubli.app.settings import load_settings
 from oubli.core.data.schema import Column, ColumnType, LabelType, Schema, Task
 from oubli.core.samples.store import SampleStore
+from tests.unit.app.datasets.support import load, refusal
 from tests.unit.app.datasets.writing import parquet
 
 PEOPLE = """id,age,job,member,y
@@ -26,19 +28,6 @@ PEOPLE = """id,age,job,member,y
 
 
 NUMBER = Column("a", ColumnType.NUMERIC)
-
-
-def load(content: str | bytes, name: str = "data.csv", **flags: Any) -> Table:
-    """Load a text (or the bytes of a file) with some settings."""
-    path = Path(name)
-    path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-    return load_table(load_settings(data=path, target=flags.pop("target", "y"), **flags))
-
-
-def refusal(content: str | bytes, **flags: Any) -> str:
-    with pytest.raises(LoadError) as caught:
-        load(content, **flags)
-    return str(caught.value)
 
 
 def types(table: Table) -> dict[str, str]:
@@ -102,11 +91,6 @@ TYPES = {
 def test_the_type_of_a_column() -> None:
     for kind, fields in [(kind, fields.split("|")) for kind, many in TYPES.items() for fields in many]:
         assert types(load('a,y\n"{}",p\n"{}",q\n'.format(*fields))) == {"a": kind}
-
-
-def test_columns_can_be_declared_categorical_and_dropped() -> None:
-    table = load("a,zip,b,y\n1,00501,1,p\n2,10001,2,q\n", categorical=("zip",), drop=("b",))
-    assert (types(table), column(table, "zip")) == ({"a": "float32", "zip": "categorical"}, ["00501", "10001"])
 
 
 def test_the_task_follows_from_the_labels_or_is_said() -> None:
@@ -209,12 +193,12 @@ def test_a_schema_decides_types_and_order_and_what_is_taken() -> None:
 
 
 def test_words_are_categories_where_a_column_is_declared_categorical() -> None:
-    text = "age,code,member,y\n1,7,1,p\nNA,null,,q\n"
+    text = "age,code,member,y\n1,007,1,p\nNA,null,,q\n"
     assert types(load(text))["code"] == "float32"
-    assert column(load(text, categorical=("code",)), "code") == ["7", "null"]
+    assert column(load(text, categorical=("code",)), "code") == ["007", "null"]
     table = load(text, target=None, schema_file=declaring(SCHEMA))
-    assert column(table, "code") == ["7", "null"]
-    assert load_queries(Path("data.csv"), table.schema).X["code"].tolist() == ["7", "null"]
+    assert column(table, "code") == ["007", "null"]
+    assert load_queries(Path("data.csv"), table.schema).X["code"].tolist() == ["007", "null"]
 
 
 def test_a_schema_says_what_is_done_with_other_columns() -> None:
@@ -256,11 +240,10 @@ def test_a_broken_schema_file_is_named(tmp_path: Path) -> None:
     ):
         path = tmp_path / "schema.json"
         path.write_bytes(content.encode("utf-8", "surrogateescape"))
-        with pytest.raises(LoadError, match=part) as caught:
+        with pytest.raises(LoadError, match=f"{re.escape(str(path))}.*{part}"):
             load_schema(path)
-        assert str(path) in str(caught.value)
-        with pytest.raises(LoadError, match="cannot be read"):
-            load_schema(tmp_path / "absent.json")
+    with pytest.raises(LoadError, match="cannot be read"):
+        load_schema(tmp_path / "absent.json")
 
 
 def test_a_file_is_read_without_pandas(tmp_path: Path) -> None:

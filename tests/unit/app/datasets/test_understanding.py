@@ -145,10 +145,7 @@ def test_inspect_shows_types_and_examples_and_writes_a_schema(odd: Path) -> None
 
 
 def test_a_data_file_is_named_once(odd: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for more, told in (
-        ("--data odd.csv", "file is named twice"),
-        ("--output schema.json", "no column is named to predict"),
-    ):
+    for more, told in (("--data odd.csv", "file is named twice"), ("--output schema.json", "no column is named")):
         with pytest.raises(SystemExit):
             main(["inspect", "odd.csv", *more.split()])
         assert told in capfd.readouterr().err

@@ -16,18 +16,12 @@ from pyarrow import parquet as pq
 
 from oubli.app.datasets.columns import ColumnError, convert_feature
 from oubli.app.datasets.fields import iso_dates, text_array
-from oubli.app.datasets.loading import LoadError, Table, load_queries, load_table
-from oubli.app.settings import load_settings
+from oubli.app.datasets.loading import Table, load_queries
 from oubli.core.data.values import NOT_A_MOMENT, Column, ColumnType, RefusedError, moment
-from tests.unit.app.datasets.writing import STYLES, parquet, people, understood, ways
+from tests.unit.app.datasets.support import load, refusal
+from tests.unit.app.datasets.writing import STYLES, arrow, parquet, people, understood, ways
 
 WAYS = ways()
-
-
-def load(data: bytes, **flags: Any) -> Table:
-    path = Path("people.csv")
-    path.write_bytes(data)
-    return load_table(load_settings(data=path, target="y", **flags))
 
 
 def values_of(table: Table, name: str) -> list[Any]:
@@ -84,8 +78,7 @@ def test_every_guess_can_be_overridden() -> None:
     for first, days in (("day", [[19754.0], [19816.0]]), ("month", [[19724.0], [19786.0]])):
         table = load(b"d,y\n01/02/2024,p\n03/04/2024,q\n", read=(f"dates={first}-first",))
         assert table.X.tolist() == days
-    Path("iris.data").write_bytes(b"5.1,3.5,setosa\n4.9,3.0,other\n")
-    table = load_table(load_settings(data=Path("iris.data"), target="column3", read=("header=no",)))
+    table = load(b"5.1,3.5,setosa\n4.9,3.0,other\n", target="column3", read=("header=no",))
     assert (table.schema.names, list(table.y)) == (("column1", "column2"), ["setosa", "other"])
 
 
@@ -95,23 +88,20 @@ CYCLES = "d,t,c,y\n2024-02-03,2024-02-03 10:20,3,p\n2024-12-31,2023-12-31 23:59,
 @pytest.mark.parametrize("form", ["csv", "local", "jsonl", "parquet", "arrow"])
 def test_the_cycles_of_dates_are_learned_where_that_is_said(form: str) -> None:
     table = csv.read_csv(io.BytesIO(CYCLES.encode()))
-    sink = io.BytesIO()
-    if form == "parquet":
-        pq.write_table(table, sink)
-    elif form == "arrow":
-        feather.write_feather(table, sink)
-    elif form == "jsonl":
-        rows = [{name: one and str(one) for name, one in row.items()} for row in table.to_pylist()]
-        sink.write("\n".join(map(json.dumps, rows)).encode())
-    else:
-        text = re.sub(r"(\d+)-(\d+)-(\d+)", r"\3.\2.\1", CYCLES) if form == "local" else CYCLES
-        sink.write(text.encode())
-    found = load(sink.getvalue(), read=("cycles=d:year,t:day",), drop=("c",))
+    rows = [{name: one and str(one) for name, one in row.items()} for row in table.to_pylist()]
+    contents: dict[str, str | bytes] = {
+        "csv": CYCLES,
+        "local": re.sub(r"(\d+)-(\d+)-(\d+)", r"\3.\2.\1", CYCLES),
+        "jsonl": "\n".join(map(json.dumps, rows)),
+        "parquet": arrow(table, pq.write_table),
+        "arrow": arrow(table, feather.write_feather),
+    }
+    found = load(contents[form], read=("cycles=d:year,t:day",), drop=("c",))
     assert [column.unit for column in found.schema.columns] == ["day of the year", "seconds of the day"]
     np.testing.assert_array_equal(found.X, [[34, 37_200], [366, 86_340], [np.nan, np.nan]])
     assert "date or time: d (day of the year), t (seconds of the day)" in found.about.lines(values=True)
     assert "cycles=d:year,t:day" in found.about.read
-    later = load_queries(Path("people.csv"), replace(found.schema, extra_columns="ignore"))
+    later = load_queries(Path("data.csv"), replace(found.schema, extra_columns="ignore"))
     np.testing.assert_array_equal(later.X, found.X)
 
 
@@ -122,8 +112,7 @@ def test_a_cycle_of_something_else_is_refused() -> None:
         (CYCLES, "x:day", "has no column 'x', which --read"),
         (CYCLES.replace(",3,", ",x,"), "c:week", "line 2, column 'c': must be a date"),
     ):
-        with pytest.raises(LoadError, match=rule):
-            load(text.encode(), read=(f"cycles={option}",))
+        assert rule in refusal(text, read=(f"cycles={option}",))
 
 
 def test_the_encoding_can_be_given() -> None:
@@ -159,34 +148,25 @@ def test_single_letters_and_codes_stay_what_they_are_and_a_column_of_spans_can_b
     assert (kinds(table), values_of(table, "b")) == (["categorical"] * 3, ["007", "x", "010"])
     found = load(parquet(d=pa.array([1, 90], pa.duration("s")), y=["p", "q"]))
     assert [column.unit for column in found.schema.columns] == ["s"]
-    np.testing.assert_array_equal(load_queries(Path("people.csv"), found.schema).X, found.X)
-
-
-def test_a_text_in_a_request_is_the_same_moment_as_in_a_file() -> None:
-    for unit, texts in (
-        ("days", ["2024-01-31", "1969-12-31", "0001-01-01", "9999-12-31"]),
-        ("seconds", ["2024-01-31 10:20", "2024-01-31T10:20:30", "1901-02-03 04:05:06.75", "2024-01-31"]),
-        ("seconds", ["2024-01-31T10:20:30Z", "2024-01-31 10:20:30.5+01:00", "2024-01-31T10:20:30-0330"]),
-        ("seconds of the day", ["00:00", "10:20:30", "23:59:59.5"]),
-    ):
-        found = iso_dates(text_array(texts))
-        assert found is not None
-        expected = [moment(text, unit) for text in texts]
-        assert (found.unit, [float(value) for value in found.values.to_pylist()]) == (unit, expected)
+    np.testing.assert_array_equal(load_queries(Path("data.csv"), found.schema).X, found.X)
 
 
 @pytest.mark.parametrize("unit", NOT_A_MOMENT)
 @pytest.mark.parametrize(
-    "texts",
+    ("guess", "texts"),
     [
-        ["2024-01-31", "1969-12-31", "1970-01-01", "0001-01-01", "9999-12-31", "2024-12-31", "2100-03-01"],
-        ["2024-01-31 10:20", "2024-12-31T23:59:59.75", "1901-02-03 04:05:06", "1900-03-01T00:00"],
-        ["2024-01-31T00:20:30Z", "2024-01-01 00:20:30.5+01:00", "2024-12-31T22:20:30-0330"],
-        ["00:00", "10:20:30", "23:59:59.5"],
+        ("days", ["2024-01-31", "1969-12-31", "1970-01-01", "0001-01-01", "9999-12-31", "2024-12-31", "2100-03-01"]),
+        ("seconds", ["2024-01-31 10:20", "2024-12-31T23:59:59.75", "1901-02-03 04:05:06", "1900-03-01T00:00"]),
+        ("seconds", ["2024-01-31T00:20:30Z", "2024-01-01 00:20:30.5+01:00", "2024-12-31T22:20:30-0330"]),
+        ("seconds of the day", ["00:00", "10:20:30", "23:59:59.5"]),
     ],
     ids=["dates", "times", "zones", "clock"],
 )
-def test_a_column_that_is_declared_takes_the_same_texts_as_a_request(unit: str, texts: list[str]) -> None:
+def test_a_column_takes_the_same_texts_as_a_request(unit: str, guess: str, texts: list[str]) -> None:
+    """Whether its unit is declared or follows from the file."""
+    found = iso_dates(text_array(texts))
+    assert found is not None
+    assert (found.unit, found.values.to_pylist()) == (guess, [moment(text, guess) for text in texts])
     column = Column("d", ColumnType.NUMERIC, "float64", unit)
     try:
         expected = [moment(text, unit) for text in texts]
@@ -195,6 +175,12 @@ def test_a_column_that_is_declared_takes_the_same_texts_as_a_request(unit: str, 
             convert_feature(column, pa.chunked_array([texts]))
     else:
         assert convert_feature(column, pa.chunked_array([texts])).tolist() == expected
+
+
+def test_dates_among_times_are_taken_as_midnights() -> None:
+    found = iso_dates(text_array(["1970-01-02 10:20", "1970-01-02"]))
+    assert found is not None
+    assert (found.unit, found.values.to_pylist()) == ("seconds", [123_600, 86_400])
 
 
 @pytest.mark.parametrize("unit", NOT_A_MOMENT)

@@ -203,7 +203,7 @@ def _polars(rows: Rows, write: str, **options: Any) -> bytes:
     return sink.getvalue()
 
 
-def arrow(rows: Rows, write: Callable[[pa.Table, Any], object]) -> bytes:
+def arrow(rows: Mapping[str, Any] | pa.Table, write: Callable[[pa.Table, Any], object]) -> bytes:
     """Return a file of pyarrow."""
     sink = io.BytesIO()
     write(pa.table(rows), sink)
@@ -215,10 +215,10 @@ def parquet(row_group_size: int | None = None, **columns: Any) -> bytes:
     return arrow(columns, partial(pq.write_table, row_group_size=row_group_size))
 
 
-def stream(table: pa.Table, sink: Any) -> None:
+def stream(table: pa.Table, sink: Any, **options: Any) -> None:
     """Write an Arrow stream."""
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+        writer.write_table(table, **options)
 
 
 def _json(rows: Rows) -> bytes:
@@ -227,7 +227,7 @@ def _json(rows: Rows) -> bytes:
 
 
 def _sheet(rows: Rows) -> bytes:
-    """A workbook with one sheet, as Excel writes it: dates are numbers with a style."""
+    """The parts of a workbook that have data, one sheet, as Excel writes them: dates are numbers with a style."""
     cells: list[list[Any]] = [list(rows), *map(list, zip(*rows.values(), strict=True))]
 
     def cell(value: Any) -> str:
@@ -245,12 +245,8 @@ def _sheet(rows: Rows) -> bytes:
     main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     package = "http://schemas.openxmlformats.org/package/2006"
-    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
     body = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in cells)
     parts = {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" '
-        f'ContentType="{kind}.sheet.main+xml"/><Default Extension="rels" ContentType="application/vnd.openxmlformats-'
-        'package.relationships+xml"/></Types>',
         "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
         f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
         "xl/workbook.xml": f'<workbook {main} xmlns:r="{office}"><sheets><sheet name="people" sheetId="1" r:id="r1"/>'

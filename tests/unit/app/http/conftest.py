@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from oubli.app.service.model import influence
-from tests.unit.app.http.connections import Host, hosting
+from tests.unit.app.http.connections import KEY, Host, hosting
 from tests.unit.app.support import make_service, served
 
 
@@ -30,6 +30,14 @@ def kept(tmp_path: Path) -> Iterator[TestClient]:
     """A client of a server with a data directory."""
     with served(make_service(directory=tmp_path / "data")) as one:
         yield one
+
+
+@pytest.fixture(scope="session")
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a server whose key is `KEY`."""
+    path = tmp_path_factory.mktemp("keys") / "key"
+    path.write_text(f"{KEY}\n")
+    return path
 
 
 @pytest.fixture

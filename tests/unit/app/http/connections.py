@@ -242,6 +242,7 @@ PLAIN: Fields = (("Host", "127.0.0.1"),)
 DELETE = request("DELETE", "/samples/c1", headers=PLAIN)
 MODEL = request("GET", "/model", headers=PLAIN)
 
+KEY = "0123456789abcdef-key"
 both_ways = pytest.mark.parametrize("hot", [True, False])
 
 

@@ -103,9 +103,7 @@ def asking(method: str, target: str, body: bytes, text: str) -> bytes:
     [("predict", [200, 403, 403]), ("write", [403, 201, 403]), ("erase", [403, 403, 200]), ("admin", [200, 201, 200])],
 )
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
-async def test_a_connection_that_was_let_in_is_asked_again_on_another_route(
-    tmp_path: Path, scope: str, allowed: list[int], order: list[int]
-) -> None:
+async def test_a_connection_that_was_let_in_is_asked_again_on_another_route(tmp_path, scope, allowed, order):
     text = make_key(tmp_path, scope)
     routes = [
         asking("POST", "/predict", PREDICT.ljust(len(ADD)), text),  # the headers are the same, byte for byte

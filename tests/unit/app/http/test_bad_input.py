@@ -63,6 +63,7 @@ WRONG: dict[str, list[Any]] = {  # by its place, in the second of two samples
     "features/member": [named(1)], "features/0": [[MARK, "a", True]], "features/age": [named(MARK, member=True)],
     "features/2": [[1, MARK, 98765.4375]], "id": [MARK * 60, ""], "label": [98765.4375, None], "readd": [MARK],
     "expires_at": ["2020-01-01T00:00:00Z", MARK], "retention": [86_400],  # of nobody
+    "restricted_at": ["2020-01-01T00:00:00Z"],  # it does not come with a sample
     "weight": [MARK, True, 0, -1, 0.00195, 2**15, 32767.999, 10**18, [1]],
 }  # fmt: skip
 CASES = [
@@ -96,6 +97,7 @@ CASES = [
     Bad("predict: too many rows", 413, None, {"instances": [GOOD["features"]] * 3001}, "/predict"),
     Bad("put: a wrong value", 422, "/features/0", {**GOOD, "features": [MARK, "a", True]}, "/samples/c1", "PUT"),
     Bad("put: a weight", 422, "/weight", {**GOOD, "weight": MARK}, "/samples/c1", "PUT"),
+    Bad("put: restricted", 422, "/restricted_at", {**GOOD, "restricted_at": "2020-01-01"}, "/samples/c1", "PUT"),
     Bad("put: no label", 422, "/label", {"features": [1, MARK, True]}, "/samples/c1", "PUT"),
     Bad("put: another id", 422, "/id", {**GOOD, "id": MARK}, "/samples/c1", "PUT"),
     Bad("put: not held", 404, None, GOOD, f"/samples/{MARK}", "PUT"),
@@ -173,6 +175,7 @@ BODIES: dict[str, list[tuple[Any, str]]] = {
     ],
     "/predict": [
         *NO_ROWS, ({**ROW, "receipt": MARK}, "/receipt"), ({**ROW, "by_class": True}, "/by_class"),
+        ({**ROW, "receipt": True, "coverage": 0.9}, "/coverage"),
         *(({**ROW, "coverage": share}, "/coverage") for share in (0, 1, -1, "0.9", True, [0.9])),
         (predict(named(1, member=1, **{MARK: 1})), "/instances/1"),
         (predict(*GOOD_ROWS, [MARK, "a", True]), "/instances/2999/0"),
@@ -208,6 +211,10 @@ CASES += [
     Bad(f"{path}: {number}", 422, pointer, body, path)
     for path, bodies in BODIES.items()
     for number, (body, pointer) in enumerate(bodies)
+]
+CASES += [
+    Bad(f"{name} in CSV", 422, f"/{name}", {**ROW, name: value}, "/predict", headers={**JSON, "Accept": "text/csv"})
+    for name, value in (("receipt", True), ("coverage", 0.9))
 ]
 CASES += [
     Bad(start + query, 422, pointer, GOOD if start.startswith("PUT") else b"", path + query, method)

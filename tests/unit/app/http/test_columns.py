@@ -4,13 +4,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
 from oubli.app.http.formats import Format
 from oubli.core.data.schema import Column, ColumnType
-from tests.unit.app.http.bulk_cases import arrow
+from tests.unit.app.http.bulk_cases import written
 from tests.unit.app.support import CLASSES, forest, make_service, pick, served
 
 ROWS: list[dict[str, Any]] = [{"age": 3, "job": "a", "member": True}, {"age": 30, "job": "b", "member": False}]
@@ -30,17 +29,18 @@ def ask(client: TestClient, form: str, rows: list[dict[str, Any]], query: str = 
         ]
         parameters = dict(part.split("=") for part in query.split("&") if part)
         return client.post("/v2/models/oubli/infer", json={"inputs": inputs, "parameters": parameters})
-    path = f"/predict?{query}" if query else "/predict"
+    body, kind = form_body(form, "instances", rows)
+    return client.post(f"/predict?{query}", content=body, headers={"Content-Type": kind})
+
+
+def form_body(form: str, key: str, objects: list[dict[str, Any]]) -> tuple[bytes, Format]:
+    """Objects with the same names as a body in a form, and its type."""
     if form == "json":
-        return client.post(path, json={"instances": rows})
-    if form == "csv":
-        lines = [",".join(str(row[name]) for name in names) for row in rows]
-        body, kind = "\n".join([",".join(names), *lines]).encode(), Format.CSV
-    elif form == "ndjson":
-        body, kind = "\n".join(map(json.dumps, rows)).encode(), Format.NDJSON
-    else:
-        body, kind = arrow(pa.table({name: [row[name] for row in rows] for name in names})), Format.ARROW
-    return client.post(path, content=body, headers={"Content-Type": kind})
+        return json.dumps({key: objects}).encode(), Format.JSON
+    if form == "ndjson":
+        return "\n".join(map(json.dumps, objects)).encode(), Format.NDJSON
+    kind = Format.CSV if form == "csv" else Format.ARROW
+    return written(kind, list(objects[0]), [[*one.values()] for one in objects]), kind
 
 
 def shares(answer: Any) -> list[float]:
@@ -91,16 +91,9 @@ def test_the_schema_says_what_is_done_where_a_request_does_not() -> None:
 
 def add(client: TestClient, form: str, row: dict[str, Any], query: str = "") -> Any:
     """Add a row as the sample that is named like its form."""
-    if form == "csv":
-        lines = [["id", *row, "income"], [form, *map(str, row.values()), "yes"]]
-        body, kind = "\n".join(map(",".join, lines)).encode(), Format.CSV
-    elif form == "arrow":
-        table = pa.table({"id": [form], **{name: [one] for name, one in row.items()}, "income": ["yes"]})
-        body, kind = arrow(table), Format.ARROW
-    else:
-        sample = {"id": form, "features": row, "label": "yes"}
-        content: Any = {"samples": [sample]} if form == "json" else sample
-        body, kind = json.dumps(content).encode(), Format.JSON if form == "json" else Format.NDJSON
+    flat = {"id": form, **row, "income": "yes"}
+    one = flat if form in ("csv", "arrow") else {"id": form, "features": row, "label": "yes"}
+    body, kind = form_body(form, "samples", [one])
     return client.post(f"/samples{query}", content=body, headers={"Content-Type": kind})
 
 
@@ -121,9 +114,7 @@ def test_samples_are_added_by_the_same_rules(form: str) -> None:
     ("POST", "/predict/without?", {"ids": ["c1"]}), ("POST", "/explain?", {}), ("POST", "/influence?", {}),
     *(("PUT", path, {"label": "yes"}) for path in ("/samples/c2?", "/samples?id=c3&")),
 ])  # fmt: skip
-def test_every_route_that_takes_rows_goes_by_the_same_rules(
-    shared: TestClient, method: str, path: str, body: dict[str, Any]
-) -> None:
+def test_every_route_that_takes_rows_goes_by_the_same_rules(shared, method, path, body):
     def send(row: Any, query: str) -> Any:
         rows = {"features": row} if method == "PUT" else {"instances": [row]}
         return shared.request(method, path + query, json={**body, **rows})
@@ -183,9 +174,7 @@ AGE = "(feature 'age')"
     ("/samples", Format.CSV, "age,income\n1,no\nNUMBER,no\n", "/samples/1/features/age"),
     (INFER, Format.JSON, TENSORS, "/inputs/0 (row 1, feature 'age')"),
 ])  # fmt: skip
-def test_a_number_that_no_float_holds_is_named_in_every_format(
-    shared: TestClient, path: str, kind: Format, body: str, place: str, number: str
-) -> None:
+def test_a_number_that_no_float_holds_is_named_in_every_format(shared, path, kind, body, place, number):
     query = "" if path == INFER else f"?{LAX}"
     refused = shared.post(f"{path}{query}", content=body.replace("NUMBER", number), headers={"Content-Type": kind})
     assert refused.status_code == 422

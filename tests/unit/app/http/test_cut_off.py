@@ -94,9 +94,7 @@ async def test_an_answer_made_before_a_freeze_is_not_written(host: Host, monkeyp
     ("questions", ["predict_now"], "POST", "/predict", {"instances": [[1, "a", True]]}, 503),
     ("changes", ["add"], "POST", "/samples", samples(1), 201),  # the journal says that no one else leads
 ])  # fmt: skip
-def test_an_answer_is_looked_at_when_it_is_given(
-    owner: str, names: list[str], method: str, path: str, body: Any, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_is_looked_at_when_it_is_given(owner, names, method, path, body, status, monkeypatch):
     service, role = cut_service()
     now = [0.0]
     with served(service) as client:

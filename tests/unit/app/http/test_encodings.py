@@ -16,7 +16,7 @@ import oubli.app.http.formats
 from oubli.app.http.formats import decoded
 from oubli.app.http.problems import ProblemError
 from tests.lines import failing_line
-from tests.unit.app.http.connections import Host, request
+from tests.unit.app.http.connections import request
 from tests.unit.app.support import JSON, problem_of, samples, served
 
 ZSTD = zstandard.ZstdCompressor().compress
@@ -24,23 +24,24 @@ ENCODE: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": ZS
 LIMIT = 300_000
 
 
-def received(pieces: Iterable[bytes], encoding: str, limit: int = LIMIT) -> bytes:
-    """What an application receives of a body in pieces."""
+async def read(pieces: Iterable[bytes], encoding: str, limit: int) -> bytes:
     messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
     messages.append({"type": "http.request", "body": b"", "more_body": False})
 
     async def receive() -> Any:
         return messages.pop(0)
 
-    async def read() -> bytes:
-        body, decode = b"", decoded(receive, encoding.encode(), limit)
-        while True:
-            message = await decode()
-            body += message["body"]
-            if not message["more_body"]:
-                return body
+    body, decode = b"", decoded(receive, encoding.encode(), limit)
+    while True:
+        message = await decode()
+        body += message["body"]
+        if not message["more_body"]:
+            return body
 
-    return asyncio.run(read())
+
+def received(pieces: Iterable[bytes], encoding: str, limit: int = LIMIT) -> bytes:
+    """What an application receives of a body in pieces."""
+    return asyncio.run(read(pieces, encoding, limit))
 
 
 def refused(pieces: Iterable[bytes], encoding: str) -> tuple[str, int]:
@@ -97,25 +98,18 @@ def test_others_are_served_while_a_body_is_decoded(name: str, kind: str, monkeyp
     monkeypatch.setattr(oubli.app.http.formats, "MOST_FRAMES", 10**9)
     data = empties(name, 2**18) if kind == "empty" else ENCODE[name](bytes(2**23))
 
-    async def receive() -> Any:
-        return {"type": "http.request", "body": data, "more_body": False}
-
-    decode = decoded(receive, name.encode(), 2**23)
-
     async def work() -> int:
-        turns, is_done = 0, False
+        turns = 0
 
         async def count() -> None:
             nonlocal turns
-            while not is_done:
+            while True:
                 turns += 1
                 await asyncio.sleep(0)
 
         other = asyncio.create_task(count())
-        while (await decode())["more_body"]:
-            pass
-        is_done = True
-        await other
+        await read([data], name, 2**23)
+        other.cancel()
         return turns
 
     assert asyncio.run(work()) >= 2**18 // 4096, "another task has a turn for every few KB"
@@ -159,9 +153,7 @@ def test_requests_and_answers_are_encoded_over_http() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ENCODE)
 @pytest.mark.parametrize(("error", "status"), [(MemoryError, 503), (ValueError, 500)])
-async def test_an_exception_anywhere_while_a_body_is_decoded_changes_nothing(
-    host: Host, name: str, error: type[Exception], status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_exception_anywhere_while_a_body_is_decoded_changes_nothing(host, name, error, status, caplog):
     """At each line of the decoder in turn; the body comes in two pieces."""
     body = ENCODE[name](json.dumps(samples(1, "SECRET")).encode())
     sent = request("POST", "/samples", body, more={"Content-Encoding": name})

@@ -9,7 +9,7 @@ from oubli.app.http.middleware import Middleware
 from oubli.app.service.roles import Role
 from oubli.app.settings import SettingsError, load_settings
 from tests.unit.app.hosted import hosted
-from tests.unit.app.http.connections import access_rules, make_key, request
+from tests.unit.app.http.connections import KEY, access_rules, make_key, request
 from tests.unit.app.support import JSON, make_service, problem_of, samples, served
 
 SETTINGS = {"max_body_bytes": 2000, "max_snapshot_bytes": 3000}
@@ -149,7 +149,6 @@ def test_half_an_answer_is_cut_off(caplog):
 
 
 APP = "https://app.example"
-CORS_KEY = "0123456789abcdef-key"
 
 
 def preflight(client: Any, origin: str, method: str = "POST", headers: str = "authorization, content-type") -> Any:
@@ -162,16 +161,15 @@ def allowed(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.headers["access-control-allow-origin"]
 
 
-def test_a_page_that_is_named_may_change_and_read_and_another_may_not(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text(CORS_KEY)
-    with served(cors_origins=(APP,), api_key_file=tmp_path / "key") as client:
+def test_a_page_that_is_named_may_change_and_read_and_another_may_not(key_file: Path) -> None:
+    with served(cors_origins=(APP,), api_key_file=key_file) as client:
         asked = preflight(client, APP)
         assert allowed(asked) == (200, APP)
         assert "authorization" in asked.headers["access-control-allow-headers"].lower()
         page = {**JSON, "Origin": APP}
         refused = client.post("/samples", json=samples(1, "b"), headers=page)
         assert allowed(refused) == (401, APP), "the page reads why"
-        added = client.post("/samples", json=samples(1, "b"), headers={**page, "X-API-Key": CORS_KEY})
+        added = client.post("/samples", json=samples(1, "b"), headers={**page, "X-API-Key": KEY})
         assert allowed(added) == (201, APP)
         assert "x-request-id" in added.headers["access-control-expose-headers"].lower()
         for origin, method, headers in (
@@ -181,21 +179,20 @@ def test_a_page_that_is_named_may_change_and_read_and_another_may_not(tmp_path: 
             refused = preflight(client, origin, method, headers)
             assert (refused.status_code, refused.headers["content-type"]) == (403, "application/problem+json")
             assert "evil" not in refused.text
-        asking = {"Sec-Fetch-Site": "cross-site", "X-API-Key": CORS_KEY}
+        asking = {"Sec-Fetch-Site": "cross-site", "X-API-Key": KEY}
         for sent, status in (({"Origin": APP}, 200), ({"Origin": "https://evil.example"}, 403), ({}, 403)):
             answer = client.get("/samples/c1", headers={**asking, **sent})
             assert answer.status_code == status
             assert status == 403 or allowed(answer) == (200, APP)
 
 
-def test_any_origin_needs_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_origin_needs_a_key(tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingsError, match="every web page"):
         load_settings(cors_origins="*").require_servable()
-    (tmp_path / "key").write_text(CORS_KEY)
-    load_settings(cors_origins="*", api_key_file=tmp_path / "key").require_servable()
-    page = {**JSON, "Origin": "https://any.example", "X-API-Key": CORS_KEY}
-    with served(cors_origins=("*",), api_key_file=tmp_path / "key") as client:
+    load_settings(cors_origins="*", api_key_file=key_file).require_servable()
+    page = {**JSON, "Origin": "https://any.example", "X-API-Key": KEY}
+    with served(cors_origins=("*",), api_key_file=key_file) as client:
         assert preflight(client, "https://any.example").status_code == 200
         assert allowed(client.post("/samples", json=samples(1, "a"), headers=page)) == (201, "*")
     with served(cors_origins=("*",)) as client:  # as if the last key had gone

@@ -70,9 +70,7 @@ def test_a_copy_of_an_answer_changes_nothing(client: TestClient, row: tuple[Any,
 
 @settings(max_examples=20, deadline=None)
 @given(rows=st.lists(ROWS.filter(lambda row: row[2] != ""), min_size=1, max_size=20))  # in a data file it is missing
-def test_a_csv_answer_is_a_data_file_of_the_same_values(
-    client: TestClient, rows: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_csv_answer_is_a_data_file_of_the_same_values(client, rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("csv")
     for one in client.get("/samples", params={"limit": 50}).json()["samples"]:
         client.delete("/samples", params={"id": one["id"]})
@@ -114,9 +112,7 @@ ROUNDED = [
 
 
 @pytest.mark.parametrize(("name", "sent", "shown"), ROUNDED)
-def test_a_number_that_a_column_cannot_hold_is_rounded_and_never_refused(
-    client: TestClient, name: str, sent: float, shown: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_number_that_a_column_cannot_hold_is_rounded_and_never_refused(client, name, sent, shown, caplog):
     client.delete("/samples/x")
     store = client.app.state.context.service.model.state.model.samples_  # type: ignore[attr-defined]
     store.encoder.told.clear()

@@ -134,9 +134,8 @@ def test_every_shape_is_named_and_every_name_is_used(part: dict[str, Any]) -> No
                     assert set(content["schema"]) == {"$ref"}, name
 
 
-def test_keys_are_described_as_they_are_checked(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("0123456789abcdef-key")
-    for settings, asks in ((make_settings(), False), (make_settings(api_key_file=tmp_path / "key"), True)):
+def test_keys_are_described_as_they_are_checked(key_file: Path) -> None:
+    for settings, asks in ((make_settings(), False), (make_settings(api_key_file=key_file), True)):
         page = described(create_app(settings, make_service()))
         for name, operation in operations(page):
             method, path = name.split()

@@ -31,9 +31,7 @@ def passes(rules: AccessRules, key: str) -> bool:
     return True
 
 
-def test_a_new_key_replaces_the_old_one_unless_it_cannot_be_used(
-    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_new_key_replaces_the_old_one_unless_it_cannot_be_used(settings, tmp_path, caplog):
     rules = access_rules(api_key=settings.read_api_key())
     epoch, reload = rules.access_keys.epoch, Reloader(settings, rules, None)
     for text in ("short", "", None):
@@ -59,9 +57,7 @@ def test_a_server_with_a_key_is_not_opened_by_its_settings_file(settings: Settin
     assert (passes(rules, ""), passes(rules, OLD)) == (False, True)
 
 
-def test_the_log_level_is_that_of_the_settings_file_and_other_settings_wait_for_a_restart(
-    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_level_is_that_of_the_settings_file_and_other_settings_wait(settings, tmp_path, caplog, monkeypatch):
     levels: list[str] = []
     monkeypatch.setattr(server, "set_level", levels.append)
     reload = Reloader(settings, access_rules(api_key=settings.read_api_key()), None)

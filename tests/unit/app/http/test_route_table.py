@@ -38,7 +38,7 @@ def test_a_refused_method_names_those_that_the_path_takes(client: TestClient) ->
         *((f"/samples/{name}", "POST") for name in LITERALS),
         *((f"/samples/%{ord(name[0]):x}{name[1:]}", "POST") for name in LITERALS),
         ("/samples/search%0A", "DELETE, GET, HEAD, POST, PUT"),
-        *((path, "GET, HEAD") for path in ("/model", "/docs", "/openapi.json")),
+        *((path, "GET, HEAD") for path in ("/model", "/docs", "/openapi.json", "/events")),
         ("/snapshot", "GET, HEAD, POST"),
         ("/snapshot/file", "GET, HEAD, PUT"),
     ):
@@ -97,3 +97,5 @@ def test_a_head_hands_nothing_out_and_waits_for_nothing(tmp_path: Path) -> None:
         assert (events.status_code, events.content) == (200, b"")
         assert events.headers["content-type"] == got.headers["content-type"]
         assert client.head("/jobs/nobody/events").status_code == 404
+        for path in ("/events", "/events?topic=metrics"):
+            assert (client.head(path).status_code, client.head(path).content) == (200, b"")

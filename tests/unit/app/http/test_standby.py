@@ -82,34 +82,30 @@ def test_the_console_is_there_and_may_be_kept(tmp_path: Path) -> None:
 
 
 def test_metrics_take_a_key_where_there_are_keys_and_health_does_not(tmp_path: Path) -> None:
-    key = make_key(tmp_path, "predict")
-    with standing_by(tmp_path) as standby:
+    """That of the settings may change between two phases."""
+    path, key, first, second = tmp_path / "key", make_key(tmp_path, "predict"), "first-0123456789", "second-0123456789"
+    path.write_text(first)
+    with standing_by(tmp_path, api_key_file=path) as standby:
+
+        def statuses() -> list[int]:
+            return [ask(standby, "/metrics", Authorization=f"Bearer {one}")[0] for one in (key, first, second)]
+
         status, _, content = ask(standby, "/metrics")
         assert (status, json.loads(content)["type"]) == (401, "urn:oubli:problem:key-needed")
         assert b"oubli_" not in content
-        assert ask(standby, "/metrics", Authorization=f"Bearer {key}")[0] == 200
+        assert statuses() == [200, 200, 401]
         assert ask(standby, "/metrics", Host="evil.example", Authorization=f"Bearer {key}")[0] == 421
+        path.write_text(second)
+        standby.start("stopping")
+        assert statuses() == [200, 401, 200]
+        path.unlink()
+        assert statuses() == [503, 503, 503]
         assert ask(standby, "/healthz")[0] == 200
+    with standing_by(tmp_path) as standby:
+        assert ask(standby, "/metrics")[0] == 401
         (tmp_path / FILE_NAME).unlink()
         standby.start("stopping")
         assert ask(standby, "/metrics")[0] == 401, "a server that has asked for keys keeps asking for them"
-
-
-def test_the_key_of_the_settings_may_change_between_two_phases(tmp_path: Path) -> None:
-    path, first, second = tmp_path / "key", "first-key-0123456789", "second-key-0123456789"
-    path.write_text(first)
-    with standing_by(tmp_path / "data", api_key_file=path) as standby:
-
-        def statuses() -> list[int]:
-            return [ask(standby, "/metrics", Authorization=f"Bearer {key}")[0] for key in (first, second)]
-
-        assert statuses() == [200, 401]
-        path.write_text(second)
-        standby.start("stopping")
-        assert statuses() == [401, 200]
-        path.unlink()
-        assert statuses() == [503, 503]
-        assert ask(standby, "/healthz")[0] == 200
 
 
 def test_it_begins_when_it_is_hurried_or_after_its_delay_and_not_when_it_is_stopped_before(tmp_path: Path) -> None:

@@ -17,12 +17,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 from oubli.app.http.monitoring import telemetry
 from oubli.app.http.monitoring.observer import ALONE, Correlation
 from oubli.app.http.monitoring.telemetry import Tracing
-from tests.unit.app.http.connections import PLAIN, Host, both_ways, request
+from tests.unit.app.http.connections import ADD, DELETE, MODEL, PREDICT, Host, both_ways, request
 from tests.unit.app.support import make_answers_long, make_changes_long, rows, samples
 
 pytestmark = pytest.mark.anyio
 
-ONE_ROW = json.dumps({"instances": [[1, "a", True]]}).encode()
 TRACE, PARENT = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
 TRACEPARENT = f"00-{TRACE:032x}-{PARENT:016x}-01"
 
@@ -60,22 +59,20 @@ def options(traced: Traced) -> dict[str, Any]:
     return {"observer": traced.observe}
 
 
-def with_parent(method: str, target: str, body: bytes, traceparent: str) -> bytes:
-    return request(method, target, body, more={"X-API-Key": "SECRET", "traceparent": traceparent})
+def with_parent(sent: bytes, traceparent: str) -> bytes:
+    return sent.replace(b"\r\n", f"\r\nX-API-Key: SECRET\r\ntraceparent: {traceparent}\r\n".encode(), 1)
 
 
 @both_ways
 async def test_a_span_has_the_parent_that_its_request_names(host: Host, traced: Traced) -> None:
     await host.ask(
-        *[with_parent("POST", "/predict", ONE_ROW, TRACEPARENT)] * 2,
-        request("POST", "/predict", ONE_ROW),
-        with_parent("DELETE", "/samples/c1", b"", TRACEPARENT),
-        with_parent("POST", "/predict", ONE_ROW, f"{TRACEPARENT[:-2]}00"),  # not sampled
+        *[with_parent(PREDICT, TRACEPARENT)] * 2,
+        PREDICT,
+        with_parent(DELETE, TRACEPARENT),
+        with_parent(PREDICT, f"{TRACEPARENT[:-2]}00"),  # not sampled
     )
     first, second, alone, deleted = traced.spans
     for span in (first, second, deleted):
-        assert span.context is not None
-        assert span.parent is not None
         assert span.context.trace_id == span.parent.trace_id == TRACE
         assert (span.parent.span_id, span.parent.is_remote) == (PARENT, True)
     assert alone.parent is None
@@ -127,10 +124,9 @@ def stages_of(traced: Traced) -> list[list[str]]:
 @pytest.mark.parametrize("durable", [True, False])
 async def test_stages_of_a_request_are_spans_below_its_own(host: Host, traced: Traced) -> None:
     await host.ask(
-        *[request("POST", "/predict", ONE_ROW)] * 2,
-        *[request("POST", "/samples", json.dumps(samples(1)).encode())] * 2,  # again: nothing is written
-        *(request(method, path, headers=PLAIN) for method, path in (("DELETE", "/samples/n0"), ("GET", "/model"))),
-        request("POST", "/predict", b'{"instances": [[1]]}'),
+        *[PREDICT] * 2,
+        *[ADD] * 2,  # again: nothing is written
+        *(DELETE, MODEL, request("POST", "/predict", b'{"instances": [[1]]}')),
     )
     predicted, changed = ["parse", "model", "answer"], ["parse", "wait", "plan", "journal", "model", "answer"]
     assert stages_of(traced) == [predicted, predicted, changed, ["parse", "wait", "answer"], changed, [], []]

@@ -51,6 +51,13 @@ class Log:
         assert isinstance(found, str), found
         return found
 
+    def tell_state(self, fields: Content, opening: Opening) -> str:
+        """Write an entry of a state, and publish it; return its proof."""
+        entry, notes = self.ledger.auditor.model_state(fields, opening)
+        self.ledger.record(notes)
+        self.publish()
+        return self.entry_proof(entry["index"])
+
     def state(self, model: Any, samples: Sequence[Content], version: int, **lies: Any) -> Content:
         """What `GET /model/states/{index}?trees=true` answers of a model and the samples that it is said to be made of.
 
@@ -63,12 +70,10 @@ class Log:
         hashes = {"digest_hash": hash_digest(SALT, digest), "schema_hash": hashlib.sha256(schema.encode()).hexdigest()}
         fields = {"model_version": version, "digest_format": model.engine_.format, **made, **held, **hashes}
         fields |= {"positions_key_hash": commitment_of(POSITIONS_KEY), **lies}
-        entry, notes = self.ledger.auditor.model_state(fields, Opening(SALT, digest, schema))
-        self.ledger.record(notes)
-        self.publish()
+        proof = self.tell_state(fields, Opening(SALT, digest, schema))
         beside = {"salt": SALT, "digest": digest, "schema": json.loads(schema), "positions_key": POSITIONS_KEY.hex()}
         beside["tree_digests"] = model.tree_digests() if model.engine_.has_separate_trees else None
-        return {"proof": self.entry_proof(entry["index"]), **beside}
+        return {"proof": proof, **beside}
 
     def prediction(self, model: Any, rows: list[Any], version: int, root: str) -> Content:
         """The receipt of a prediction, with the answer, as anyone who has asked keeps it."""

@@ -65,9 +65,7 @@ class WholeLedger:
         self.event("restore")  # the key is told before
         newer = self.unlearned(*ids, fold=False)
         (entry,) = orjson.loads(self.records.pop()[1])["entries"]
-        own = {"index", "previous", "type", "at", "hash", "keyed"}.union(lacking)
-        fields = {name: value for name, value in entry.items() if name not in own}
-        older = make_entry(self.store.head(), "unlearned", entry["at"], fields)
+        older = make_entry(self.store.head(), "unlearned", entry["at"], fields_of(entry, lacking))
         self.record(entry_notes([{**older, "keyed": entry["keyed"]}]))
         self.auditor.rewind(self.store.head())
         return self.now_of(newer)
@@ -94,6 +92,12 @@ class WholeLedger:
 
     def entries(self) -> list[dict[str, Any]]:
         return self.store.entries(0, 10**6)
+
+
+def fields_of(entry: dict[str, Any], lacking: Collection[str] = ()) -> dict[str, Any]:
+    """What an entry says, without its place in a chain, and what is beside it."""
+    own = {"index", "previous", "type", "at", "hash", "keyed"}.union(lacking)
+    return {name: value for name, value in entry.items() if name not in own}
 
 
 def in_time(receipt_id: str) -> bool:

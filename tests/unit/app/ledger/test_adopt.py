@@ -69,9 +69,7 @@ def test_what_does_not_go_on_from_here_is_refused(how, outdated, tmp_path):
         entries.append(make_entry(head, "unlearned", at, {"receipt": "Ada"}))
     elif how == "free text":
         template = next(entry for entry in entries if entry["type"] == "unlearned")
-        beside = ("index", "previous", "type", "at", "hash", "keyed")
-        fields = {name: value for name, value in template.items() if name not in beside}
-        entries.append(make_entry(head, "unlearned", at, {**fields, "ref": "Case of Ada"}))
+        entries.append(make_entry(head, "unlearned", at, {**support.fields_of(template), "ref": "Case of Ada"}))
         entries[-1]["keyed"] = template["keyed"]
     elif how == "keyed hashes":  # by which an erased sample would not be known again
         first, *_, last = (entry for entry in entries if "keyed" in entry)

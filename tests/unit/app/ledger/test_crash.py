@@ -10,7 +10,7 @@ from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import EMPTY
 from oubli.app.ledger.file import LedgerDamagedError
 from tests.closing import closed_at_the_end
-from tests.unit.app.ledger.support import WholeLedger, make_ledger
+from tests.unit.app.ledger.support import WholeLedger
 
 NAMES = ("ledger.sqlite", "ledger.sqlite-wal")
 
@@ -31,8 +31,7 @@ def long_story(ledger: WholeLedger, n: int) -> None:
             ledger.event("export", model_version=ledger.version)
 
 
-def test_a_copy_at_any_time_goes_on_to_the_same_end(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_a_copy_at_any_time_goes_on_to_the_same_end(ledger, tmp_path):
     copies = []
     for i in range(12):
         long_story(ledger, 1)
@@ -48,8 +47,7 @@ def test_a_copy_at_any_time_goes_on_to_the_same_end(tmp_path):
         store.close()
 
 
-def test_every_flipped_byte_is_found_or_changes_nothing(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_every_flipped_byte_is_found_or_changes_nothing(ledger, tmp_path):
     long_story(ledger, 2)
     ledger.store.flush()
     path = copied(ledger, tmp_path / "copy")
@@ -74,8 +72,7 @@ def told(store: LedgerDatabase) -> list[str]:
     return [line for line in store._connection.iterdump() if "signing_keys" not in line]
 
 
-def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(ledger, tmp_path):
     long_story(ledger, 20)
     ledger.store.close()
     path = tmp_path / "ledger.sqlite"
@@ -87,8 +84,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path):
         assert path.read_bytes() == content
 
 
-def test_the_log_of_an_earlier_ledger_is_not_taken_for_the_new_ones(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_the_log_of_an_earlier_ledger_is_not_taken_for_the_new_ones(ledger, tmp_path):
     long_story(ledger, 3)
     path = copied(ledger, tmp_path / "copy")
     path.unlink()

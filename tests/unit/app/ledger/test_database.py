@@ -12,12 +12,7 @@ from oubli.app.ledger import file as file_module
 from oubli.app.ledger.database import LedgerDatabase
 from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
 from oubli.core.errors import FileError
-from tests.unit.app.ledger.support import DEADLINE, START, WholeLedger, held, in_time, make_ledger
-
-
-@pytest.fixture
-def ledger(tmp_path) -> WholeLedger:
-    return make_ledger(tmp_path)
+from tests.unit.app.ledger.support import DEADLINE, START, held, in_time
 
 
 def test_of_one_pass_what_is_erased_too_late_alone_is_overdue_for_ever(ledger):

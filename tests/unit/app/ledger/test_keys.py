@@ -23,6 +23,11 @@ def open_keys(directory: Path, now: int = START) -> LedgerKeys:
     return LedgerKeys(directory, lambda: now)
 
 
+@pytest.fixture
+def keys(tmp_path: Path) -> LedgerKeys:
+    return open_keys(tmp_path)
+
+
 def test_are_made_once_and_for_their_owner_only(tmp_path):
     directory = tmp_path / "deep" / "keys"
     first, again = open_keys(directory), open_keys(directory, START + 5)
@@ -59,8 +64,7 @@ def test_files_and_directory_are_flushed_before_a_key_is_used(tmp_path, monkeypa
     assert flushed == [str(keys.parent)], "anyone who made it may have been killed before it was flushed"
 
 
-def test_keys_are_missing_unless_they_were_destroyed_on_purpose(tmp_path):
-    keys = open_keys(tmp_path)
+def test_keys_are_missing_unless_they_were_destroyed_on_purpose(keys, tmp_path):
     keys.rotate("signing")
     keys.rotate("hashing")
     named = KeyNames({key["key_id"] for key in keys.public_keys()}, {key.id for key in keys.hashing})
@@ -81,8 +85,7 @@ def test_keys_are_missing_unless_they_were_destroyed_on_purpose(tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_rotated_signing_keys_overlap(tmp_path):
-    keys = open_keys(tmp_path)
+def test_rotated_signing_keys_overlap(keys, tmp_path):
     old, signature = keys.signing, sign(keys.signing, b"receipt")
     new = keys.rotate("signing")
     for known in (keys, open_keys(tmp_path)):
@@ -108,8 +111,7 @@ def test_hashes_are_half_of_an_hmac(content):
         assert keyed_hash(known, content) == hmac.digest(key.secret, content, "sha256")[:16].hex()
 
 
-def test_rotated_hashing_keys_find_old_hashes(tmp_path):
-    keys = open_keys(tmp_path)
+def test_rotated_hashing_keys_find_old_hashes(keys, tmp_path):
     before = keyed_hash(keys.hashing[0], b"person")
     keys.rotate("hashing")
     keys.rotate("hashing")
@@ -120,8 +122,7 @@ def test_rotated_hashing_keys_find_old_hashes(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["signing", "hashing"])
-def test_a_rotation_that_was_cut_short_is_finished(kind, tmp_path):
-    keys = open_keys(tmp_path)
+def test_a_rotation_that_was_cut_short_is_finished(keys, kind, tmp_path):
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
     new = keys.rotate(kind)
     for path, content in files.items():
@@ -135,8 +136,7 @@ def test_a_rotation_that_was_cut_short_is_finished(kind, tmp_path):
     assert open_keys(tmp_path).public_keys() == again.public_keys()
 
 
-def test_a_key_is_destroyed_only_when_no_snapshot_of_its_time_is_left(tmp_path):
-    keys = open_keys(tmp_path)
+def test_a_key_is_destroyed_only_when_no_snapshot_of_its_time_is_left(keys, tmp_path):
     old = keys.hashing[0].id
     for name, why in ((old, "in use"), ("0" * 16, "no hashing key")):
         with pytest.raises(StartError, match=why):

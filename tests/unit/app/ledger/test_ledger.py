@@ -34,8 +34,7 @@ def test_a_receipt_says_what_was_asked_and_is_signed():
     assert (entry["type"], entry["receipts"], "kind" in entry) == ("erased", ids, False)
 
 
-def test_the_first_entry_tells_the_signing_key(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_the_first_entry_tells_the_signing_key(ledger):
     ledger.unlearned("a")
     key, unlearned = ledger.entries()
     assert (key["index"], key["previous"], key["type"]) == (1, FIRST_PREVIOUS, "signing-key")
@@ -51,8 +50,7 @@ def test_the_first_entry_tells_the_signing_key(tmp_path):
     assert told == [key["key_id"] for key in reversed(ledger.auditor.public_keys())], "each is told once it is used"
 
 
-def test_what_was_taken_back_never_was():
-    ledger = make_ledger()
+def test_what_was_taken_back_never_was(ledger):
     assert ledger.auditor.head == EMPTY
     first = ledger.auditor.event("begin", {})
     ledger.auditor.rewind(EMPTY)
@@ -80,8 +78,7 @@ def test_hashes_are_keyed_and_do_not_depend_on_the_order():
     assert all(len(bytes.fromhex(known)) == 16 for (known,) in different)
 
 
-def test_times_never_run_back_and_nothing_is_received_after_it_was_done(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_times_never_run_back_and_nothing_is_received_after_it_was_done(ledger):
     ledger.unlearned("a")
     late = ledger.now
     ledger.now -= 3_600_000
@@ -104,8 +101,7 @@ def test_times_never_run_back_and_nothing_is_received_after_it_was_done(tmp_path
         *((kind, {}) for kind in ("Free text", "state", "unlearned", "erased", "signing-key", "carried-over")),
     ],
 )
-def test_no_free_text_goes_into_the_ledger(kind, fields):
-    ledger = make_ledger()
+def test_no_free_text_goes_into_the_ledger(ledger, kind, fields):
     ledger.event("begin")
     head = ledger.auditor.head
     with pytest.raises(ValueError, match=r"an event|integers"):

@@ -8,7 +8,7 @@ import orjson
 
 from oubli.app.ledger.entries import IdempotencyRecord, with_idempotency
 from tests.process.durability.canaries import forms_of_text
-from tests.unit.app.ledger.support import WholeLedger, make_ledger
+from tests.unit.app.ledger.support import WholeLedger
 
 IDS = ("ada.lovelace@example.org", "Grace Ω Hopper", "4711081500")
 SUBJECTS = ("subject of ada.lovelace", "patient 0815-4711")
@@ -35,8 +35,7 @@ def everything(ledger: WholeLedger) -> bytes:
     return b"\0".join(parts)
 
 
-def test_nothing_of_a_person_is_anywhere(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_nothing_of_a_person_is_anywhere(ledger):
     ledger.event("begin", model_version=1)
     receipts = [ledger.unlearned(name) for name in IDS]
     receipts.append(ledger.unlearned(*IDS, targets=SUBJECTS, by="subjects"))
@@ -62,8 +61,7 @@ def test_nothing_of_a_person_is_anywhere(tmp_path):
     assert key.encode() not in everything(ledger)
 
 
-def test_the_queue_of_deliveries_takes_ids_and_words_alone(tmp_path):
-    ledger = make_ledger(tmp_path)
+def test_the_queue_of_deliveries_takes_ids_and_words_alone(ledger):
     name, add = str(uuid.uuid4()), ledger.store.deliveries.add
     add(["webhook"], name, None, "unlearned", 1)
     add(["webhook"], "ada@example.com", None, "unlearned", 1)  # no row at all, rather than one with a name in it

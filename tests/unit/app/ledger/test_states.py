@@ -43,8 +43,7 @@ def test_an_entry_holds_the_salted_hash_and_nothing_of_what_is_beside_it(tmp_pat
     assert other.state_at(entry["index"]) == (found, Opening())
 
 
-def test_a_finished_erasure_takes_salt_and_digest_of_earlier_versions_away():
-    ledger = make_ledger()
+def test_a_finished_erasure_takes_salt_and_digest_of_earlier_versions_away(ledger):
     ledger.version = 4
     first, second = tell(ledger, 3), tell(ledger, 4)
     receipt = ledger.unlearned("a")  # version 5
@@ -55,9 +54,8 @@ def test_a_finished_erasure_takes_salt_and_digest_of_earlier_versions_away():
     assert [opening_of(ledger, entry) for entry in (first, second, third, fourth)] == [gone, gone, kept, kept]
 
 
-def test_what_is_forgotten_does_not_come_back_from_the_journal(tmp_path):
+def test_what_is_forgotten_does_not_come_back_from_the_journal(ledger):
     """Killed behind any record, the rest is taken in again."""
-    ledger = make_ledger(tmp_path)
     before = tell(ledger, 6)
     ledger.store.forget_states(7)
     ledger.reopen()

@@ -66,6 +66,12 @@ def hashed(ledger: WholeLedger) -> list[Any]:
     return [{name: value for name, value in one.items() if name != "keyed"} for one in as_objects(ledger.entries())]
 
 
+def refused(words: str | None, content: Any, *against: Any) -> None:
+    """Have a receipt refused."""
+    with pytest.raises(ReceiptError, match=words):
+        check_receipt(content, *against)
+
+
 def resealed(entry: dict[str, Any]) -> dict[str, Any]:
     """An entry with the hash that fits its content."""
     body = {name: value for name, value in entry.items() if name != "hash"}
@@ -163,10 +169,8 @@ def test_a_receipt_that_was_altered_in_any_field_is_found(data):
     name = data.draw(st.sampled_from(sorted(content)))
     lacking = {key: value for key, value in content.items() if key != name}
     for other in ({name: changed(content[name])}, {"more": 1}, {name: [0.5]}):
-        with pytest.raises(ReceiptError):
-            check_receipt({**content, **other}, checked)
-    with pytest.raises(ReceiptError):
-        check_receipt(lacking, checked)
+        refused(None, {**content, **other}, checked)
+    refused(None, lacking, checked)
 
 
 def test_a_receipt_that_its_own_server_has_signed_otherwise_is_found():
@@ -177,27 +181,23 @@ def test_a_receipt_that_its_own_server_has_signed_otherwise_is_found():
     for name in ("unlearned", "absent", "requested", "exported_snapshots", "model_version", "disclosure"):
         content = {**now.content(), name: changed(now.content()[name])}
         content["signature"] = sign(ledger.keys.signing, Receipt.from_content(content).signed_form())
-        with pytest.raises(ReceiptError, match=name):
-            check_receipt(content, checked)
+        refused(name, content, checked)
 
 
 def test_a_receipt_shows_entries_that_were_cut_off_or_made_anew():
     ledger, receipts = told(["one", "one"])
     entries = hashed(ledger)
     check_ledger(entries[:-1])  # the chain alone does not show it
-    with pytest.raises(ReceiptError, match="removed from the end"):
-        check_receipt(receipts[-1].content(), check_ledger(entries[:-1]))
+    refused("removed from the end", receipts[-1].content(), check_ledger(entries[:-1]))
     again = resealed({**entries[-1], "absent": 5})
-    with pytest.raises(ReceiptError, match="was changed after"):
-        check_receipt(receipts[-1].content(), check_ledger([*entries[:-1], again]))
+    refused("was changed after", receipts[-1].content(), check_ledger([*entries[:-1], again]))
 
 
 DISCLOSURE = {"disclosure", "disclosure_limits"}
 
 
 @pytest.mark.parametrize("lacking", [DISCLOSURE, {*DISCLOSURE, "by", "held", "deadline"}])
-def test_receipts_of_earlier_versions_have_no_later_field_and_are_right(lacking: set[str]) -> None:
-    ledger = make_ledger()
+def test_receipts_of_earlier_versions_have_no_later_field_and_are_right(ledger: WholeLedger, lacking: set[str]) -> None:
     begun = ledger.unlearned_before("a", lacking=lacking)
     ledger.erased(begun)
     checked = check_ledger(hashed(ledger))
@@ -207,8 +207,7 @@ def test_receipts_of_earlier_versions_have_no_later_field_and_are_right(lacking:
         assert check_receipt(content, checked) == receipt
         forged = {**dict.fromkeys(lacking, "low"), **content}
         forged["signature"] = sign(ledger.keys.signing, Receipt.from_content(forged).signed_form())
-        with pytest.raises(ReceiptError, match="disclosure"):
-            check_receipt(forged, checked)
+        refused("disclosure", forged, checked)
 
 
 def test_a_receipt_that_waits_too_long_is_overdue_wherever_it_is_read_and_signed_as_such():
@@ -221,8 +220,7 @@ def test_a_receipt_that_waits_too_long_is_overdue_wherever_it_is_read_and_signed
     assert [*page, last] == [read, read]
     checked = check_ledger(ledger.entries())
     assert check_receipt(read.content(), checked) == read
-    with pytest.raises(ReceiptError):
-        check_receipt({**read.content(), "overdue": False}, checked)
+    refused(None, {**read.content(), "overdue": False}, checked)
 
 
 def test_only_keys_that_are_trusted():
@@ -230,8 +228,6 @@ def test_only_keys_that_are_trusted():
     checked = check_ledger(ledger.entries())
     keys = read_public_keys({"keys": ledger.auditor.public_keys()})
     assert check_receipt(receipt.content(), checked, keys) == receipt
-    with pytest.raises(ReceiptError, match="unknown"):
-        check_receipt(receipt.content(), checked, {})
+    refused("unknown", receipt.content(), checked, {})
     (name,) = keys or {}
-    with pytest.raises(ReceiptError, match="signature"):
-        check_receipt(receipt.content(), checked, {name: bytes(32)})
+    refused("signature", receipt.content(), checked, {name: bytes(32)})

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,9 +37,9 @@ class Request:
 
 @dataclass
 class Receiver:
-    """Where requests arrive; `answers` says what becomes of each: text to send, `HANG`, or `HANG_UP`."""
+    """Where requests arrive; `answers` says what becomes of each, at once or later: text, `HANG`, or `HANG_UP`."""
 
-    answers: Callable[[Request], str] = lambda request: ACCEPT
+    answers: Callable[[Request], str | Awaitable[str]] = lambda request: ACCEPT
     requests: list[Request] = field(default_factory=list)
     accepted: list[Request] = field(default_factory=list)
     n_connections: int = 0
@@ -53,9 +53,10 @@ class Receiver:
             while True:
                 line, *rest = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
                 headers = {name.lower(): value for name, _, value in (one.partition(": ") for one in rest)}
-                request = Request(line, headers, await reader.readexactly(int(headers["content-length"])))
+                request = Request(line, headers, await reader.readexactly(int(headers.get("content-length", 0))))
                 self.requests.append(request)
-                said = self.answers(request)
+                answer = self.answers(request)
+                said = answer if isinstance(answer, str) else await answer
                 if said == HANG:
                     continue
                 if said == HANG_UP:
@@ -64,6 +65,8 @@ class Receiver:
                     self.accepted.append(request)
                 writer.write(said.encode("latin-1"))
                 await writer.drain()
+                if "Connection: close" in said:
+                    break
         writer.close()
 
     @asynccontextmanager

@@ -22,23 +22,21 @@ pytestmark = pytest.mark.anyio
 async def change(client: Any, chance: random.Random, n: int) -> None:
     """Change something at random."""
     held = (await client.get("/samples?limit=50")).json()["samples"]
-    name = chance.choice(held)["id"] if held else "c0"
+    sample = "/samples/" + (chance.choice(held)["id"] if held else "c0")
     subject = f"s{chance.randrange(6)}"
-    match chance.randrange(8):
-        case 0 | 1:
-            assert (await client.post("/samples", json=samples(3, f"a{n}-", subject=subject))).status_code in (201, 409)
-        case 2:
-            await client.post("/samples", json=samples(40, f"b{n}-"))
-        case 3:
-            assert (await client.delete(f"/samples/{name}")).status_code == 200
-        case 4:
-            body = {"features": rows(9)[chance.randrange(9)], "label": "no"}
-            assert (await client.put(f"/samples/{name}", json=body)).status_code in (200, 409, 422)
-        case 5 | 6 as number:
-            path = "/subjects/restrict" if number == 5 else "/subjects/release"
-            assert (await client.post(path, json={"subjects": [subject]})).status_code == 200
-        case 7:
-            assert (await client.delete(f"/samples?subject={subject}")).status_code == 200
+    few, many = samples(3, f"a{n}-", subject=subject), samples(40, f"b{n}-")
+    method, path, body, statuses = chance.choice(
+        [
+            *[("POST", "/samples", few, (201, 409))] * 2,
+            ("POST", "/samples", many, (201, 409)),
+            ("DELETE", sample, None, (200,)),
+            ("PUT", sample, {"features": chance.choice(rows(9)), "label": "no"}, (200, 409, 422)),
+            *(("POST", f"/subjects/{what}", {"subjects": [subject]}, (200,)) for what in ("restrict", "release")),
+            ("DELETE", f"/samples?subject={subject}", None, (200,)),
+        ]
+    )
+    answer = await client.request(method, path, json=body)
+    assert answer.status_code in statuses, answer.text
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,7 +4,9 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-from oubli.app.storage.journal import Record, SqliteJournal
+import pytest
+
+from oubli.app.storage.journal import Journal, Record, SqliteJournal
 from tests.closing import closed_at_the_end
 
 RESERVE_BYTES = 2**16  # enough for what the tests write, and quick to make
@@ -27,6 +29,12 @@ def journal_in(directory: Path, n: int = 0) -> SqliteJournal:
     journal = closed_at_the_end(SqliteJournal(directory, reserve_bytes=RESERVE_BYTES))
     journal.append(batch(1, n))
     return journal
+
+
+def refused(journal: Journal, error: type[Exception], records: list[Record], words: str | None = None) -> None:
+    """Have a journal refuse records."""
+    with pytest.raises(error, match=words):
+        journal.append(records)
 
 
 def killed(directory: Path, copy: Path) -> Path:

@@ -20,7 +20,7 @@ from oubli.app.errors import JournalDamagedError, JournalError, JournalFullError
 from oubli.app.storage import journal as journal_module
 from oubli.app.storage.journal import _BEFORE_FLUSH, Record, SqliteJournal
 from tests.unit.app.storage.life import LAST
-from tests.unit.app.storage.support import batch, closed, contents, journal_in
+from tests.unit.app.storage.support import batch, closed, contents, journal_in, refused
 
 ROOT = Path(__file__).resolve().parents[4]
 FLUSHES = "fsync,fdatasync"
@@ -245,8 +245,7 @@ def test_what_fails_before_a_flush_is_refused_and_works_again(tmp_path: Path, st
 def test_a_segment_that_cannot_be_opened_anew_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = journal_in(tmp_path, 3)
     break_connection(journal, "COMMIT", sqlite3.SQLITE_IOERR_WRITE)
-    with pytest.raises(JournalRefusedError):
-        journal.append(batch(4, 4))
+    refused(journal, JournalRefusedError, batch(4, 4))
     with monkeypatch.context() as patch:
         patch.setattr(journal_module, "_connect", Mock(side_effect=error_of(sqlite3.SQLITE_CANTOPEN)))
         works: list[Any] = [lambda: journal.append(batch(4, 4)), lambda: journal.rotate(4), journal.probe]
@@ -264,8 +263,7 @@ def test_a_refused_batch_that_is_there_all_the_same_is_not_believed(tmp_path: Pa
     journal = journal_in(tmp_path)
     break_connection(journal, "COMMIT", code, done=True)
     if code != sqlite3.SQLITE_FULL:
-        with pytest.raises(JournalRefusedError):
-            journal.append(batch(1, 2))
+        refused(journal, JournalRefusedError, batch(1, 2))
     refuse_for_ever(journal, batch(1, 2 if code == sqlite3.SQLITE_FULL else 1))
 
 
@@ -286,8 +284,7 @@ def test_what_was_refused_can_be_written_later(
         journal._segment._connection._connection = looking  # type: ignore[attr-defined]
     else:
         monkeypatch.setattr(Faulty, "error", MemoryError)
-    with pytest.raises(error):
-        journal.append(batch(1, 2))
+    refused(journal, error, batch(1, 2))
     assert not journal.failed
     if error is not JournalRefusedError:  # after which it has opened its file again
         journal._segment._connection = sound
@@ -308,8 +305,7 @@ def test_what_fails_after_a_commit_fails_the_next_one(tmp_path: Path, monkeypatc
     break_connection(journal, "PRAGMA wal_checkpoint", sqlite3.SQLITE_IOERR_FSYNC)
     journal.append(batch(3, 4))  # is on the disk
     assert journal.failed
-    with pytest.raises(JournalError, match="has failed before"):
-        journal.append(batch(5, 5))
+    refused(journal, JournalError, batch(5, 5), "has failed before")
     assert journal.last_seq == 4
     assert closed(journal, tmp_path) == batch(1, 4)
 
@@ -359,13 +355,13 @@ def test_segments_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.Mon
     log.write_bytes(b"left")
     unlink = Path.unlink
 
-    def refused(path: Path, missing_ok: bool = False) -> None:
+    def fail(path: Path, missing_ok: bool = False) -> None:
         if path.name.endswith(suffix):
             raise OSError(errno.EIO, "", str(path))
         unlink(path, missing_ok)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refused)
+        patch.setattr(Path, "unlink", fail)
         with pytest.raises(JournalError) as caught:
             journal.drop_before(4)
     assert str(tmp_path) not in str(caught.value)

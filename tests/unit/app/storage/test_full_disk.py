@@ -17,7 +17,7 @@ from oubli.app.errors import JournalFullError, NoDescriptorsError, StartError
 from oubli.app.storage import reserve as module
 from oubli.app.storage.journal import MARK_NAME, RESERVE_NAME, Record, SqliteJournal
 from oubli.app.storage.reserve import Reserve, lacks_room
-from tests.unit.app.storage.support import batch, closed, contents, journal_in, names
+from tests.unit.app.storage.support import batch, closed, contents, journal_in, names, refused
 
 MIB = 2**20
 
@@ -67,15 +67,13 @@ def test_erasures_fit_on_a_full_disk_until_the_reserve_ends_and_segments_go_from
     for seq in range(refused_from, refused_from + 5):
         journal.append(batch(seq, seq), reserve=True)
         # What the reserve has freed is not for others, though it would fit.
-        with pytest.raises(JournalFullError):
-            journal.append(batch(seq + 1, seq + 1))
+        refused(journal, JournalFullError, batch(seq + 1, seq + 1))
     assert RESERVE_NAME not in names(small_disk)
     last = journal.last_seq
     journal.close()
     journal = SqliteJournal(small_disk, MIB // 4)  # a restart on the full disk is no way to it either
     assert [one.seq for one in journal.records(0)] == list(range(1, last + 1))
-    with pytest.raises(JournalFullError):
-        journal.append(batch(last + 1, last + 1))
+    refused(journal, JournalFullError, batch(last + 1, last + 1))
     assert 5 < fill(journal, reserve=True) < 1000, "the reserve has an end"
     with pytest.raises(JournalFullError):
         journal.rotate(journal.last_seq + 1)

@@ -11,7 +11,7 @@ from oubli.app.storage.journal import Journal, Record
 from oubli.app.storage.segment_keys import SegmentKeys
 from tests.closing import closed_at_the_end
 from tests.postgres import Server
-from tests.unit.app.storage.support import batch, journal_in, record
+from tests.unit.app.storage.support import batch, journal_in, record, refused
 
 Open = Callable[[], Journal]
 """Opens a journal, or opens it again."""
@@ -51,8 +51,7 @@ def check_counts(journal: Journal, *, keeps: bool) -> None:
     assert facts(journal) == (4, size(1, 4), 4, first)
     assert journal.oldest_at == pytest.approx(before, abs=5)
     for wrong in (batch(6, 7), batch(4, 5)):
-        with pytest.raises(ValueError, match="was given where"):
-            journal.append(wrong)
+        refused(journal, ValueError, wrong, "was given where")
     with pytest.raises(ValueError, match="record 4 is written"):
         journal.rotate(4)
     assert (journal.failed, facts(journal)) == (False, (4, size(1, 4), 4, first))
@@ -87,8 +86,7 @@ def test_gives_back_what_was_appended(opened: Open) -> None:
     for after in (0, 63, 64, 99, 100, 101, 129, 130):
         assert list(journal.records(after)) == batch(after + 1, 130)
     journal.close()
-    with pytest.raises(JournalError):
-        journal.append(batch(131, 131))
+    refused(journal, JournalError, batch(131, 131))
     again = opened()
     assert list(again.records(98)) == batch(99, 130)
     long = [Record(seq, 1, bytes([seq]) * 3_000_000, b"n") for seq in (131, 132, 133)]

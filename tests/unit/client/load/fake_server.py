@@ -1,6 +1,5 @@
 """A server that answers what a test says, in the event loop of the test."""
 
-import asyncio
 import contextlib
 import json
 import pickle
@@ -10,6 +9,7 @@ from typing import Any
 from oubli.client.load.plan import Plan, Task
 from oubli.client.load.records import Record
 from oubli.client.load.worker import Worker, _clock
+from tests.unit.app.outgoing.receiver import HANG_UP, Receiver, Request
 
 Answer = tuple[int, Any]
 """A status and what JSON is made of; bytes are sent as they are, as the whole answer."""
@@ -21,39 +21,20 @@ Make = Callable[[str, str, Any], Awaitable[Answer | None]]
 async def answering(make: Make) -> AsyncIterator[str]:
     """Serve until the end of the block; return the address."""
 
-    tasks: set[asyncio.Task[None]] = set()
+    async def answer_one(request: Request) -> str:
+        method, path, _ = request.line.split()
+        answer = await make(method, path, json.loads(request.body or b"null"))
+        if answer is None:
+            return HANG_UP
+        status, content = answer
+        if isinstance(content, bytes):
+            return content.decode("latin-1")
+        text = json.dumps(content)
+        return f"HTTP/1.1 {status} X\r\nContent-Length: {len(text)}\r\n\r\n{text}"
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            while not writer.is_closing():
-                await _answer_one(reader, writer, make)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, make: Make) -> None:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-    method, path, _ = head[0].split()
-    lengths = [int(line.partition(":")[2]) for line in head if line.lower().startswith("content-length")]
-    body = await reader.readexactly(lengths[0]) if lengths else b"null"
-    answer = await make(method, path, json.loads(body))
-    if answer is None:
-        writer.close()
-        return
-    status, content = answer
-    if not isinstance(content, bytes):
-        text = json.dumps(content).encode()
-        content = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(text), text)
-    writer.write(content)
-    if b"Connection: close" in content:
-        writer.close()
+    receiver = Receiver(answer_one)
+    async with receiver.listening():
+        yield f"http://127.0.0.1:{receiver.port}"
 
 
 class Samples:

@@ -3,18 +3,8 @@ from typing import Any
 
 import pytest
 
-from oubli.client.load.plan import (
-    LoadTestError,
-    Plan,
-    Step,
-    deck,
-    due_time,
-    percents,
-    read_mix,
-    read_threshold,
-    share_of,
-    steps_of,
-)
+from oubli.client.load import plan
+from oubli.client.load.plan import LoadTestError, Plan, Step, deck, percents, read_mix, read_threshold, steps_of
 
 
 def test_a_mix_becomes_operations_with_its_shares_in_random_order() -> None:
@@ -26,9 +16,9 @@ def test_a_mix_becomes_operations_with_its_shares_in_random_order() -> None:
 
 
 def test_workers_share_requests_evenly_and_connections_as_far_as_they_go() -> None:
-    times = sorted(due_time(10.0, 50.0, i, worker, 3) for worker in range(3) for i in range(4))
+    times = sorted(plan.due_time(10.0, 50.0, i, worker, 3) for worker in range(3) for i in range(4))
     assert times == pytest.approx([10.0 + i / 50 for i in range(12)])
-    assert [share_of(16, worker, 3) for worker in range(3)] == [6, 5, 5]
+    assert [plan.share_of(16, worker, 3) for worker in range(3)] == [6, 5, 5]
     steps = steps_of([100, 200], [], connections=8, seconds=3, warm_up=1)
     found = [(one.rate, one.connections, one.seconds, one.is_warm_up) for one in steps]
     assert found == [(100, 8, 1, True), (100, 8, 3, False), (200, 8, 3, False)]

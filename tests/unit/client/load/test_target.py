@@ -125,10 +125,5 @@ def test_an_answer_that_is_none() -> None:
 
 
 def test_a_refusal_is_told_with_the_words_of_the_server() -> None:
-    told = {
-        "401: Send a key.": {"title": "a key", "detail": "Send a key."},
-        "401: a key": {"title": "a key"},
-        "502": None,
-    }
-    for words, content in told.items():
+    for words, content in (("403: a key", {"title": "a key"}), ("502", None)):
         assert explain("GET /model", int(words[:3]), content) == f"GET /model answered {words}"

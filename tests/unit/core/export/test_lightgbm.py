@@ -8,17 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oubli import lightgbm_rows
-from oubli.core import (
-    DynamicForestClassifier,
-    DynamicForestRegressor,
-    DynamicTreeClassifier,
-    IncrementalBoostingClassifier,
-    IncrementalBoostingRegressor,
-    OnlineBoostingClassifier,
-    OnlineBoostingRegressor,
-)
+from oubli import core, lightgbm_rows
+from oubli.core.data.schema import Task
 from oubli.core.errors import EmptyModelError, FeatureCountError, InputError, UnavailableError
+from oubli.core.estimators import KINDS
 from tests.exact.core.test_look import CLASSES, MODELS, labels, rows
 from tests.tiers import covering
 
@@ -90,7 +83,7 @@ def around(thresholds: list[float]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("estimator", "scale", "dtype"), covering(
-    [DynamicForestRegressor, IncrementalBoostingRegressor, OnlineBoostingRegressor], [1.0, 1e-20, 3e37],
+    [core.DynamicForestRegressor, core.IncrementalBoostingRegressor, core.OnlineBoostingRegressor], [1.0, 1e-20, 3e37],
     ["float32", {0: "float32", 1: "float64"}, "float64"],
 ))  # fmt: skip
 def test_numbers_next_to_thresholds_go_the_same_way(estimator: Any, scale: float, dtype: Any) -> None:
@@ -111,31 +104,32 @@ def test_numbers_next_to_thresholds_go_the_same_way(estimator: Any, scale: float
 def test_numbers_beyond_float32_are_held_as_the_largest_one() -> None:
     largest = float(np.finfo(np.float32).max)
     X = np.array([[0.0], [largest / 2], [largest], [None]], float).repeat(5, axis=0)
-    model = DynamicForestRegressor(n_estimators=9, random_state=0).fit(X, X[:, 0] > 1, dtype="float32")
+    model = core.DynamicForestRegressor(n_estimators=9, random_state=0).fit(X, X[:, 0] > 1, dtype="float32")
     queries = np.array([[largest], [largest * 1.5], [1e308], [-1e308], [0.0], [-0.0], [np.nan]])
     assert read(model.to_lightgbm(), queries) == pytest.approx(answers(model, queries), abs=CLOSE)
 
 
 def test_what_lightgbm_takes_for_zero_is_refused_as_a_threshold() -> None:
     X = np.arange(40.0)[:, np.newaxis] * 1e-37
-    model = DynamicForestRegressor(n_estimators=2, random_state=0).fit(X, X[:, 0] * 1e37)
+    model = core.DynamicForestRegressor(n_estimators=2, random_state=0).fit(X, X[:, 0] * 1e37)
     with pytest.raises(InputError, match="'x0': is split at a number so small that LightGBM takes it for 0"):
         model.to_lightgbm()
-    counts = DynamicForestRegressor(n_estimators=3, random_state=0).fit([[-1.0], [0.0], [1.0]] * 9, [0.0, 1.0, 2.0] * 9)
+    counts = core.DynamicForestRegressor(n_estimators=3, random_state=0)
+    counts.fit([[-1.0], [0.0], [1.0]] * 9, [0.0, 1.0, 2.0] * 9)
     queries = np.array([[-1.0], [-0.0], [0.0], [1.0]])
     assert read(counts.to_lightgbm(), queries) == pytest.approx(answers(counts, queries), abs=CLOSE)
 
 
 def test_targets_whose_sums_are_no_numbers_are_refused() -> None:
     X = np.arange(40.0)[:, np.newaxis]
-    model = IncrementalBoostingRegressor(n_estimators=30, learning_rate=1.0, quantization=None)
+    model = core.IncrementalBoostingRegressor(n_estimators=30, learning_rate=1.0, quantization=None)
     model.fit(X, np.where(X[:, 0] % 2, 1.6e308, -1.6e308))
     with pytest.raises(InputError, match="'label': is so large that sums of leaves are no numbers"):
         model.to_lightgbm()
 
 
 @pytest.mark.parametrize("loss", ["poisson", "quantile", "huber"])
-@pytest.mark.parametrize("estimator", [IncrementalBoostingRegressor, OnlineBoostingRegressor])
+@pytest.mark.parametrize("estimator", [core.IncrementalBoostingRegressor, core.OnlineBoostingRegressor])
 def test_other_losses_of_numbers(estimator: Any, loss: str) -> None:
     X = np.random.default_rng(4).normal(size=(200, 2))
     parameters = {"loss": loss, "min_child_weight": 1.0, "random_state": 0}
@@ -159,10 +153,10 @@ def hash_of(shop: str | None) -> float:
 
 
 @pytest.mark.parametrize("model", [
-    DynamicForestClassifier(n_estimators=5, random_state=0), DynamicTreeClassifier(),
-    OnlineBoostingClassifier(n_estimators=10, random_state=0),
-    IncrementalBoostingClassifier(n_estimators=10, random_state=0),
-    IncrementalBoostingClassifier(n_estimators=10, random_state=0, category_statistics=None),
+    core.DynamicForestClassifier(n_estimators=5, random_state=0), core.DynamicTreeClassifier(),
+    core.OnlineBoostingClassifier(n_estimators=10, random_state=0),
+    core.IncrementalBoostingClassifier(n_estimators=10, random_state=0),
+    core.IncrementalBoostingClassifier(n_estimators=10, random_state=0, category_statistics=None),
 ], ids=["forest", "tree", "online", "statistics", "incremental"])  # fmt: skip
 def test_more_categories_than_a_word_has_bits(model: Any) -> None:
     X, y = shops(900)
@@ -172,7 +166,7 @@ def test_more_categories_than_a_word_has_bits(model: Any) -> None:
 
 def test_a_category_that_no_sample_has_goes_the_same_way_or_is_refused() -> None:
     queries = [[3.0, "new here", True, 1.0], [None, "another", None, 2.0]]
-    known = IncrementalBoostingClassifier(n_estimators=4, random_state=0, min_child_weight=0.1)
+    known = core.IncrementalBoostingClassifier(n_estimators=4, random_state=0, min_child_weight=0.1)
     known.fit(rows(), labels(120, 2), schema=CLASSES)
     text = known.to_lightgbm()
     assert lightgbm_rows(text, queries)[:, 1].tolist() == [6.0, 6.0]
@@ -182,14 +176,14 @@ def test_a_category_that_no_sample_has_goes_the_same_way_or_is_refused() -> None
         lightgbm_rows(forest.to_lightgbm(), [rows(1)[0], queries[0]])
     # Rare categories, and those that no sample has, are read as one.
     X, y = shops(900, 300)
-    model = IncrementalBoostingClassifier(n_estimators=10, random_state=0).fit(X, y)
+    model = core.IncrementalBoostingClassifier(n_estimators=10, random_state=0).fit(X, y)
     assert model.engine_.statistics
     with pytest.raises(InputError, match="'x0': is a category that no sample had"):
         lightgbm_rows(model.to_lightgbm(), [["shop 1000", 0.0]])
 
 
 def test_a_category_that_has_gone_is_refused_where_a_split_still_asks_for_it() -> None:
-    tree = DynamicTreeClassifier(epsilon=2.0).fit([["u"]] * 3 + [["v"]] * 3 + [["w"]] * 3, ["a"] * 3 + ["b"] * 6)
+    tree = core.DynamicTreeClassifier(epsilon=2.0).fit([["u"]] * 3 + [["v"]] * 3 + [["w"]] * 3, ["a"] * 3 + ["b"] * 6)
     assert lightgbm_rows(tree.to_lightgbm(), [["new"]]).tolist() == [[3.0]]
     tree.delete(["0", "1", "2"])
     text = tree.to_lightgbm()
@@ -200,7 +194,7 @@ def test_a_category_that_has_gone_is_refused_where_a_split_still_asks_for_it() -
 
 
 def test_missing_against_the_rest_tells_unknown_categories_apart() -> None:
-    model = DynamicTreeClassifier().fit([["u"], [None], ["v"]] * 3, ["a", "b", "a"] * 3)
+    model = core.DynamicTreeClassifier().fit([["u"], [None], ["v"]] * 3, ["a", "b", "a"] * 3)
     text = model.to_lightgbm()
     missing = pytest.approx(np.nan, nan_ok=True)
     assert lightgbm_rows(text, [["u"], [None], ["new"]]).tolist() == [[0.0], [missing], [2.0]]
@@ -212,7 +206,7 @@ def test_missing_against_the_rest_tells_unknown_categories_apart() -> None:
 
 def test_names_are_without_what_lightgbm_refuses_and_rows_are_matched_by_their_own() -> None:
     frame = pd.DataFrame({'a "b"': [1.0, 2.0], "a_b_": [0.0, 1.0], "é = 1": ["x", "y"]})
-    model = DynamicForestClassifier(n_estimators=2, random_state=0).fit(frame, [0, 1])
+    model = core.DynamicForestClassifier(n_estimators=2, random_state=0).fit(frame, [0, 1])
     text = model.to_lightgbm()
     assert lightgbm.Booster(model_str=text).feature_name() == ["a_b_", "a_b__", "é_1"]
     assert lightgbm_rows(text, frame[["é = 1", "a_b_", 'a "b"']]).tolist() == [[1.0, 0.0, 0.0], [2.0, 1.0, 1.0]]
@@ -223,7 +217,7 @@ def test_names_are_without_what_lightgbm_refuses_and_rows_are_matched_by_their_o
 
 
 def test_the_text_names_classes_and_no_sample() -> None:
-    model = DynamicForestClassifier(n_estimators=2, random_state=0)
+    model = core.DynamicForestClassifier(n_estimators=2, random_state=0)
     text = model.fit([[1.0], [2.0], [3.0]], [7, 8, 9], ids=["ada", "bob", "cy"]).to_lightgbm()
     (own,) = [line.removeprefix("oubli=") for line in text.splitlines() if line.startswith("oubli=")]
     assert json.loads(own)["classes"] == [7, 8, 9]
@@ -233,10 +227,7 @@ def test_the_text_names_classes_and_no_sample() -> None:
             model.to_lightgbm(of_class=bad)
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [DynamicForestClassifier, DynamicTreeClassifier, IncrementalBoostingClassifier, OnlineBoostingClassifier],
-)
+@pytest.mark.parametrize("estimator", [one for (_, task), one in KINDS.items() if task is Task.CLASSIFICATION])
 def test_one_class_is_certain_and_no_sample_is_no_model(estimator: Any) -> None:
     model = estimator().fit([[1.0], [2.0]], ["a", "a"])
     text = model.to_lightgbm()
@@ -247,7 +238,7 @@ def test_one_class_is_certain_and_no_sample_is_no_model(estimator: Any) -> None:
 
 
 def test_trees_without_samples_are_left_out_and_low_disclosure_is_refused() -> None:
-    model = DynamicForestClassifier(n_estimators=20, occurrence=0.1, random_state=0)
+    model = core.DynamicForestClassifier(n_estimators=20, occurrence=0.1, random_state=0)
     model.fit([[1.0], [2.0], [3.0]], ["a", "b", "b"])
     text = model.to_lightgbm()
     assert 0 < lightgbm.Booster(model_str=text).num_trees() < 20
@@ -259,7 +250,7 @@ def test_trees_without_samples_are_left_out_and_low_disclosure_is_refused() -> N
 
 def test_weights_and_tags_are_in_the_text() -> None:
     X = np.arange(30.0)[:, np.newaxis]
-    model = DynamicForestClassifier(n_estimators=4, random_state=0, min_samples_split=10)
+    model = core.DynamicForestClassifier(n_estimators=4, random_state=0, min_samples_split=10)
     model.fit(X, X[:, 0] > 12, sample_weight=np.linspace(0.1, 3.0, 30))
     model.delete(["3", "4", "5"])
     assert model.n_lazy_tags_

@@ -11,12 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oubli.core import (
-    DynamicForestClassifier,
-    DynamicForestRegressor,
-    DynamicTreeClassifier,
-    IncrementalBoostingClassifier,
-)
+from oubli import core
 from oubli.core.errors import EmptyModelError, InputError, NotFittedError
 from tests.exact.core.test_look import CLASSES, MODELS, N, labels, rows
 
@@ -113,16 +108,16 @@ def test_paths_are_the_nodes_that_questions_lead_through(name: str) -> None:
 
 def test_the_text_of_each_kind() -> None:
     X, y = [[1.0], [2.0], [8.0], [9.0], [None]], ["a", "a", "b", "b", "b"]
-    assert DynamicTreeClassifier().fit(X, y).export_text(["size"]) == (
+    assert core.DynamicTreeClassifier().fit(X, y).export_text(["size"]) == (
         "size <= 5.00\n    a (2 samples): a 100%\nelse\n    b (3 samples): b 100%"
     )
-    forest = DynamicForestRegressor(n_estimators=2, occurrence=1.0, random_state=0, max_depth=1)
+    forest = core.DynamicForestRegressor(n_estimators=2, occurrence=1.0, random_state=0, max_depth=1)
     forest.fit([[1.0], [2.0]] * 10, [0.5, 3.25] * 10)
     assert re.fullmatch(
         r"x0 <= 1\.\d\d( or missing)?\n    0.5 \(10 samples\)\nelse\n    3.25 \(10 samples\)",
         forest.export_text(tree=1),
     )
-    boosted = IncrementalBoostingClassifier(n_estimators=2, random_state=0).fit([[1.0], [9.0]] * 10, ["a", "b"] * 10)
+    boosted = core.IncrementalBoostingClassifier(2, random_state=0).fit([[1.0], [9.0]] * 10, ["a", "b"] * 10)
     assert re.fullmatch(
         r"x0 <= [15].000\n    -\d.\d+ \(10 samples\)\nelse\n    \d.\d+ \(10 samples\)", boosted.export_text(decimals=3)
     )
@@ -147,7 +142,7 @@ def test_text_and_drawing_have_the_nodes_down_to_a_depth(name: str) -> None:
 
 
 def test_a_plot_has_a_box_a_node_and_a_line_an_answer() -> None:
-    model = DynamicForestClassifier(n_estimators=2, random_state=0).fit(rows(), labels(N, 3), schema=CLASSES)
+    model = core.DynamicForestClassifier(n_estimators=2, random_state=0).fit(rows(), labels(N, 3), schema=CLASSES)
     ax = model.plot_tree(tree=1, max_depth=2)
     dot = model.export_graphviz(tree=1, max_depth=2)
     boxes = [
@@ -176,15 +171,15 @@ def test_what_cannot_be_shown_is_said() -> None:
         for show in (model.export_text, model.export_graphviz, model.plot_tree):
             with pytest.raises(InputError, match=message):
                 show(**options)
-    single = IncrementalBoostingClassifier().fit([[1.0]], ["a"])
+    single = core.IncrementalBoostingClassifier().fit([[1.0]], ["a"])
     with pytest.raises(InputError, match="one of the model's 0 trees"):
         single.export_text()
     assert len(single.trees_to_dataframe()) == 0
     assert json.loads(single.trees_to_json())["trees"] == []
     with pytest.raises(NotFittedError):
-        DynamicForestClassifier().trees_to_json()
+        core.DynamicForestClassifier().trees_to_json()
     with pytest.raises(EmptyModelError):
-        DynamicForestClassifier().start(CLASSES).decision_path(rows(1))
+        core.DynamicForestClassifier().start(CLASSES).decision_path(rows(1))
 
 
 @pytest.mark.parametrize(("library", "ask", "extra"), [
@@ -200,7 +195,7 @@ def test_a_missing_library_is_named(library: str, ask: Any, extra: str, monkeypa
 
 
 def test_exports_resolve_and_change_nothing() -> None:
-    model = DynamicForestClassifier(n_estimators=5, random_state=0).fit(rows(), labels(N, 3), schema=CLASSES)
+    model = core.DynamicForestClassifier(n_estimators=5, random_state=0).fit(rows(), labels(N, 3), schema=CLASSES)
     model.delete([str(i) for i in range(40)])
     assert model.n_lazy_tags_
     fresh = model.copy()
@@ -213,7 +208,7 @@ def test_exports_resolve_and_change_nothing() -> None:
 
 
 def test_a_notebook_shows_what_a_model_is_and_holds() -> None:
-    model = DynamicForestClassifier(n_estimators=3, random_state=0)
+    model = core.DynamicForestClassifier(n_estimators=3, random_state=0)
     assert model._repr_html_() == (
         "<table><caption><code>DynamicForestClassifier(n_estimators=3, random_state=0)</code></caption>"
         "<tr><th>Kind</th><td>forest, classification</td></tr><tr><th>State</th><td>not fitted</td></tr></table>"

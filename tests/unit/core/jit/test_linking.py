@@ -1,8 +1,6 @@
 """Kernels hold the code of all that they call, optimised once; what Numba's internals have to be for that."""
 
 import inspect
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from numba.core.compiler import CompilerBase
 
 from oubli.core.jit.linking import InnerLibrary
 from oubli.core.jit.policy import inner, kernel, pasted
+from tests.serving import output_of
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -63,10 +62,9 @@ def test_an_index_beyond_an_array_is_told_through_functions_that_have_no_environ
         "import numpy as np; from tests.unit.core.jit.test_linking import beyond\n"
         "try: beyond(np.zeros(3))\nexcept IndexError as error: print(error)"
     )
-    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-        assert done.stdout == "index is out of bounds\n"
+        told = output_of(sys.executable, "-c", script, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
+        assert told == "index is out of bounds\n"
 
 
 @kernel

@@ -33,8 +33,9 @@ def store_of(schema: Schema) -> SampleStore:
 
 def facts(store: SampleStore) -> list[Any]:
     """Everything there is to know."""
-    parts = [array.tobytes() for array in store._arrays()]
-    parts += [array.tobytes() for array in (store.classes.counts, store.classes.order(), store.categories.counts)]
+    classes, categories = store.classes, store.categories
+    arrays = [*store._arrays(), classes.counts, classes.order(), categories.counts, categories.hashes]
+    parts = [array.tobytes() for array in arrays]
     return [*parts, store.ids(), store.next_id, store.slots_in_order().tolist(), sorted(store.free), store.top]
 
 

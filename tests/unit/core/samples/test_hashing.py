@@ -23,12 +23,8 @@ def test_hashes_are_those_of_the_standard_library(texts):
     assert (hashes.tolist(), hashes.dtype) == (expected(texts), np.uint64)
 
 
-def test_texts_of_several_blocks():
+def test_texts_of_several_blocks_and_more_than_are_put_together(monkeypatch):
     texts = [letter * n for letter in ("a", "é", "\x00") for n in (0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 256, 257)]
     assert hash_texts(texts).tolist() == expected(texts)
-
-
-def test_more_texts_than_are_put_together(monkeypatch):
     monkeypatch.setattr(hashing, "_ITEMS", 7)
-    texts = [str(i) + "é" * (i == 11) for i in range(30)]
     assert hash_texts(texts).tolist() == expected(texts)

@@ -5,11 +5,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from oubli.core import DynamicForestClassifier
 from oubli.core.errors import InputError, UnknownIdError
 from oubli.core.samples.owners import Mark
+from oubli.core.samples.slots import COUNTER_LIMIT, end_of_numbers, read_ids
 from tests.unit.core.data.test_libraries import LIBRARIES
 
 N = 8
@@ -105,17 +109,44 @@ def test_a_list_has_no_columns() -> None:
     assert new().fit([[0.0], [1.0]], ["a", "b"], ids="generate").samples_.ids() == ["0", "1"]
 
 
+# Ids alone
+
+
+@pytest.mark.parametrize(("ids", "expected"), [
+    (["a", "b"], ["a", "b"]), (("a", 7), ["a", "7"]), ([7, "007"], ["7", "007"]), (np.array([1, 2]), ["1", "2"]),
+    (np.array(["a", "b"]), ["a", "b"]), (np.array(["a", 1], object), ["a", "1"]), (pd.Series([1, 2]), ["1", "2"]),
+    (pd.Series(["a", "b"]), ["a", "b"]), (pd.Index([3]), ["3"]), (range(3), ["0", "1", "2"]), ([], []),
+    (iter(["é"]), ["é"]), ([np.int64(5)], ["5"]), ({"k"}, ["k"]), ({"k": 0}.keys(), ["k"]), (pa.array(["k"]), ["k"]),
+    (pa.chunked_array([["j"], ["k"]]), ["j", "k"]),
+])  # fmt: skip
+def test_ids_of_every_shape(ids, expected):
+    assert read_ids(ids) == expected
+
+
+NUMBERS = st.integers(0, 2 * COUNTER_LIMIT).map(str)
+NAMES = st.one_of(NUMBERS, NUMBERS.map("0".__add__), st.sampled_from(["00", "9" * 16, "9" * 17, "9" * 256]))
+OTHERS = st.sampled_from(["-1", "+1", "7a", "x", "٣", "²", "1.0", " 5", "1_0", "1e3"])
+
+
+@example([str(COUNTER_LIMIT)])
+@given(st.lists(NAMES | OTHERS) | st.lists(NAMES) | st.lists(OTHERS))
+def test_the_end_of_numbers_is_behind_the_largest_that_is_written_as_the_counter_writes_it(names):
+    numbers = [int(name) for name in names if name.isascii() and name.isdecimal() and str(int(name)) == name]
+    assert end_of_numbers(names) == max((number + 1 for number in numbers if number < COUNTER_LIMIT), default=0)
+
+
 # Deleting
 
 
 @pytest.mark.parametrize("given", [
     bytearray(b"6"), b"6", memoryview(b"6"), {"6": 1}, frame(), frame().iloc[[0]], None, object(),
-    TABLES["table"](frame()), TABLES["batch"](frame()), np.array([["54"]]), np.array(54),
+    TABLES["table"](frame()), TABLES["batch"](frame()), np.array([["54"]]), np.array(54), 54.0, np.float64(54), True,
+    np.True_, pd.NaT, np.datetime64("2024-01-01"), np.array(["2024"], "M8[ns]"),
 ], ids=lambda given: type(given).__name__)  # fmt: skip
 def test_what_is_no_list_of_ids_deletes_nothing(given: Any) -> None:
     # 54 is the byte of "6"; a table is a list of its columns.
     model = new().fit([[0.0], [1.0], [2.0]], ["a", "b", "a"], ids=["54", "6", "x"])
-    with pytest.raises(InputError, match="'id': ids must be a"):
+    with pytest.raises(InputError, match=r"'id': (ids must be a|must be text of 1 to 256 characters, or an integer)"):
         model.delete(given)
     assert model.n_samples_ == 3
 

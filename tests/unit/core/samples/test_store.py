@@ -11,6 +11,7 @@ from oubli.core.samples.indexes import NONCE_BYTES, NonceIndex
 from oubli.core.samples.records import Prepared
 from oubli.core.samples.store import SampleStore
 from tests.reach import array_bytes, texts
+from tests.unit.core.samples.test_admission import facts
 
 
 def mixed_schema(label_type="string", **options):
@@ -52,18 +53,11 @@ def linked():
     return store
 
 
-def fingerprint(store):
-    """Everything that a refused call must leave alone."""
-    tables = [store.classes.counts.tolist(), store.classes.order().tolist(), store.categories.hashes.tolist()]
-    arrays = [getattr(store, name).tobytes() for name in ("cells", "class_codes", "y", "id_hashes", "held")]
-    return tables, arrays, store.ids(), store.next_id, store.capacity, store.free.copy(), store.top
-
-
 def unchanged(store, call, error):
-    before = fingerprint(store)
+    before = facts(store)
     with pytest.raises(error) as info:
         call()
-    assert fingerprint(store) == before
+    assert facts(store) == before
     store.check_invariants()
     return info.value
 

@@ -16,6 +16,7 @@ from oubli.app.ledger.set_tree import Name, Positions, SetTree
 from oubli.app.service.evidence import sample_set
 from oubli.verifier import Policy, check_absence, read_policy, set_root
 from tests.unit.app.hosted import wait_until
+from tests.unit.app.service.support import fail_at
 from tests.unit.app.support import NUMBERS, ended, fitted, forest, make_service, problem_of, reopened, samples, served
 
 NOBODY = Policy((), {}, {}, "none")
@@ -185,22 +186,14 @@ FAILING = [("put", 1), ("put", 9), ("remove", 1), ("get", 3), ("_rehash", 5), ("
 @pytest.mark.parametrize(("name", "nth"), FAILING)
 def test_a_tree_that_was_left_half_changed_is_made_anew(monkeypatch, name, nth):
     """Memory that ends anywhere in the tree."""
-    work, calls = getattr(SetTree, name), []
-
-    def fails(tree: SetTree, *arguments: Any) -> Any:
-        calls.append(name)
-        if len(calls) == nth:
-            raise MemoryError
-        return work(tree, *arguments)
-
     with served(make_service(forest(30, n_estimators=2))) as client:
         check_set(client)
-        monkeypatch.setattr(SetTree, name, fails)
+        calls = fail_at(monkeypatch, SetTree, name, nth, MemoryError())
         for i in range(4):
             client.post("/samples", json=samples(3, f"f{i}-", subject=f"s{i}"))
             client.delete(f"/samples/c{i}")
             check_set(client)
-        assert len(calls) >= nth
+        assert next(calls) > nth
 
 
 def test_a_window_that_slides_takes_samples_out_of_the_set():

@@ -160,9 +160,7 @@ def test_what_there_is_no_memory_for_says_so(kept: TestClient, path: str, monkey
     assert kept.post("/predict", json={"instances": [ROW]}).status_code == 200
 
 
-def test_a_change_that_the_journal_has_and_the_model_has_no_memory_for_is_not_denied(
-    kept: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_the_journal_has_and_the_model_has_no_memory_for_is_not_denied(kept, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(DynamicForestClassifier, "apply", of_no_memory)
         answer = kept.post("/samples", json={"samples": [sample("no")]})
@@ -187,9 +185,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("label", "settings", "expected"), CHOICES)
-def test_the_settings_say_which_classes_a_new_model_may_have(
-    tmp_path: Path, label: dict[str, Any] | None, settings: dict[str, Any], expected: Any
-) -> None:
+def test_the_settings_say_which_classes_a_new_model_may_have(tmp_path, label, settings, expected):
     if "data" in settings:
         settings = {**settings, "data": tmp_path / "data.csv"}
         settings["data"].write_text(DATA)

@@ -77,12 +77,6 @@ def test_many_that_find_nothing_are_not_written_down_and_what_erases_something_a
         assert all(one["id"] and one["signature"] and not one["held"] for one in first)
         n_before, n_entries = n_receipts(client), len(entries(client))
         version = client.get("/model").json()["model_version"]
-        for made in (
-            delete(client, ids=["y", "z", "y"], ref=REF),
-            client.delete("/samples/y").json(),
-            client.delete("/samples", params=[("id", "y"), ("id", "z")]).json(),
-        ):
-            assert pick(made, "id held model_version") == (None, False, version)
         assert delete(client, subjects=["a", "b", "c"]) == {
             "id": None, "ref": None, "kind": "deletion", "guarantee": "exact", "by": "subjects", "held": False,
             "requested": 3, "unlearned": 0, "absent": 3, "model_version": version, "durable": False,
@@ -103,6 +97,8 @@ UNCHANGED: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/subjects/retain", {"subjects": ["s3", "nobody"], "seconds": 3_000_000}),
     ("POST", "/subjects/retain", {"subjects": ["s1"], "seconds": None}),
     ("POST", "/samples/batch-delete", {"subjects": ["nobody"]}),
+    ("POST", "/samples/batch-delete", {"ids": ["y", "y"], "ref": REF}),
+    *(("DELETE", path, None) for path in ("/samples/y", "/samples?id=y&id=z")),
 ]
 
 
@@ -129,7 +125,7 @@ def test_nothing_that_changes_nothing_is_written_down_above_the_limit(asked: Any
             assert one[named] is None
             counted = set(one) & {"kind", "requested", "absent", "samples", "seconds", "n_samples", "by", "held"}
             assert {name: one[name] for name in counted} == {name: written[name] for name in counted}
-        if is_keyed:
+        if is_keyed and method != "DELETE":  # which takes no key
             client.delete("/samples", params={"subject": "s0"})
             assert ask(2) == made[0], "a late retry is answered the same"
 
@@ -179,9 +175,7 @@ ONE, PERSON, MANY = {"ids": ["c1"]}, {"subjects": ["s1"]}, {"ids": ["c1", "c2", 
 @pytest.mark.parametrize("is_restricted", [False, True])
 @pytest.mark.parametrize("with_keys", [False, True])
 @pytest.mark.parametrize("named", [ONE, PERSON, MANY], ids=["one", "person", "many"])
-async def test_who_loses_the_race_gets_the_receipt_of_the_winner(
-    tmp_path: Path, named: dict[str, Any], with_keys: bool, is_restricted: bool
-):
+async def test_who_loses_the_race_gets_the_receipt_of_the_winner(tmp_path, named, with_keys, is_restricted):
     """All are asked before the first is answered: those behind it find nothing any more."""
     async with served_here(make_service(directory=tmp_path / "d")) as client:
         if is_restricted:

@@ -20,30 +20,25 @@ def pairs(found: list[tuple[str, float]]) -> list[dict[str, Any]]:
     return [{"id": name, "score": score} for name, score in found]
 
 
-@pytest.mark.parametrize("make", [boosted, forest])
-def test_the_answer_is_the_library_s(make):
+LABELS, FEW = ["no", "yes", "yes"], {"method": "leaf-refit", "update_set": 2}
+CASES = [(boosted, LABELS, {"method": "leaf-influence"}), (forest, LABELS, {"method": "leaf-refit"})]
+CASES += [(lambda: boosted(NUMBERS), None, FEW)]  # the predicted labels are meant
+
+
+@pytest.mark.parametrize(("make", "labels", "asked"), CASES)
+def test_the_answer_is_the_library_s(make, labels, asked):
     model = make()
     with served(make_service(make())) as client:
         before = client.get("/model").json()
-        body = {"instances": rows(3), "labels": ["no", "yes", "yes"], "top": 4}
-        answer = client.post("/influence", json=body).json()
-        method = "leaf-refit" if make is forest else "leaf-influence"
-        found = influence(model, rows(3), ["no", "yes", "yes"], method=method)
+        by_object = [dict(zip(("age", "job", "member"), row, strict=True)) for row in rows(3)]
+        more = asked if labels is None else {"labels": labels}  # the method of the kind is meant
+        answer = client.post("/influence", json={"instances": by_object, "top": 4, **more}).json()
+        found = influence(model, rows(3), labels or model.predict(rows(3)), **asked)
         assert pick(answer, "helpful harmful") == (pairs(found.helpful(4)), pairs(found.harmful(4)))
-        assert pick(answer, "method n_samples model_version") == (method, 60, 1)
+        assert pick(answer, "method n_samples model_version") == (asked["method"], 60, 1)
+        assert labels or "structure" in answer["note"]
         after = client.get("/model").json()
         assert {**after, "memory_bytes": 0} == {**before, "memory_bytes": 0}
-
-
-def test_without_labels_the_predicted_ones_are_meant():
-    model = boosted(NUMBERS)
-    with served(make_service(boosted(NUMBERS))) as client:
-        by_object = [dict(zip(("age", "job", "member"), row, strict=True)) for row in rows(2)]
-        asked = {"method": "leaf-refit", "update_set": 2}
-        answer = client.post("/influence", json={"instances": by_object, **asked}).json()
-        found = influence(model, rows(2), model.predict(rows(2)), **asked)
-        assert answer["helpful"] == pairs(found.helpful())
-        assert "structure" in answer["note"]
 
 
 def test_the_kind_decides_which_methods_there_are():

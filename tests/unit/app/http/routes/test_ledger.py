@@ -34,6 +34,7 @@ def test_a_receipt(kept: TestClient) -> None:
     assert kept.post("/snapshot").status_code == 201
     erased = kept.get(f"/erasures/{receipt['id']}").json()
     assert erased["status"] == "erased"
+    assert kept.get("/erasures", params={"ref": str(uuid.uuid4())}).json() == {"erasures": [], "next": None}
     check_receipt(erased, check_ledger(kept.get("/ledger").json()["entries"]))
 
 

@@ -22,17 +22,18 @@ from oubli.api.protocols import OpendsrDiscovery, OpendsrError, OpendsrReply, Op
 from oubli.app.access.keys import FILE_NAME, AccessKeys, create_key, now_ms
 from oubli.app.errors import JournalFullError
 from oubli.app.ledger.keys import KEYS_NAME, LedgerKeys
-from oubli.app.outgoing.addresses import AddressRules, parse_endpoint
-from oubli.app.outgoing.sender import Sender, read_processor
+from oubli.app.outgoing.addresses import parse_endpoint
+from oubli.app.outgoing.sender import read_processor
 from oubli.app.service.build import Limits, Means, compose, open_directory
 from oubli.app.service.outbox.deliveries import Push
 from oubli.app.service.outbox.subject_requests import Processor
 from oubli.app.service.service import Service
 from tests.unit.app.outgoing.certificates import authority, certificate
 from tests.unit.app.outgoing.receiver import Receiver
+from tests.unit.app.outgoing.test_sender import sender
 from tests.unit.app.service.slow_journal import SlowJournal
-from tests.unit.app.service.support import until
-from tests.unit.app.support import JSON, forest, pick, require_conforms, served_here
+from tests.unit.app.service.support import begun, until
+from tests.unit.app.support import JSON, pick, require_conforms, served_here
 
 pytestmark = pytest.mark.anyio
 
@@ -75,31 +76,20 @@ class Here:
     async def check(self, body: bytes, headers: dict[str, str]) -> None:
         """Check a signature with the certificate that the server shows."""
         shown = await self.client.get(f"{FOLDER}/certificate")
-        key = load_pem_x509_certificate(shown.content).public_key()
-        assert isinstance(key, ec.EllipticCurvePublicKey)
+        key: Any = load_pem_x509_certificate(shown.content).public_key()
         assert headers["x-opendsr-processor-domain"] == DOMAIN
         key.verify(base64.b64decode(headers["x-opendsr-signature"]), body, ec.ECDSA(hashes.SHA256()))
 
 
-def processor(folder: Path, port: int) -> Processor:
-    """Callbacks named `CALLBACK` go to a port of this machine, which is another one after a restart."""
-    signer = read_processor(DOMAIN, *certificate(folder, authority(), DOMAIN))
-    endpoint = parse_endpoint(f"http://controller.example:{port}/opendsr/callbacks", plain_http=True)
-    return Processor(signer, "acme", callbacks={CALLBACK: endpoint})
-
-
 @asynccontextmanager
 async def here(folder: Path, limits: Limits | None = None) -> AsyncIterator[Here]:
-    async def resolve(host: str, port: int) -> list[str]:
-        return ["127.0.0.1"]
-
+    """Callbacks named `CALLBACK` go to a port of this machine, which is another one after a restart."""
     receiver = Receiver()
     async with receiver.listening():
-        opened = open_directory(folder / "data")
-        start = opened.recover(opened.snapshots.recover()) if opened.holds_model else opened.begin(forest())
-        push = Push(Sender(AddressRules(("127.0.0.1",), resolve), 5.0))
-        told = processor(folder, receiver.port)
-        service = compose(start, limits=limits, means=Means(push=push, processor=told), idle_resolve=False)
+        endpoint = parse_endpoint(f"http://controller.example:{receiver.port}/opendsr/callbacks", plain_http=True)
+        signer = read_processor(DOMAIN, *certificate(folder, authority(), DOMAIN))
+        means = Means(push=Push(sender()), processor=Processor(signer, "acme", callbacks={CALLBACK: endpoint}))
+        service = compose(begun(open_directory(folder / "data")), limits=limits, means=means, idle_resolve=False)
         async with served_here(service) as client:
             yield Here(service, client, receiver)
 
@@ -110,19 +100,24 @@ async def place(tmp_path: Path) -> AsyncIterator[Here]:
         yield one
 
 
-async def test_an_erasure_that_finds_nothing_may_have_no_receipt_and_is_completed(tmp_path):
-    content, found = asked("nobody"), asked("s1")
+async def test_requests_are_known_after_a_restart_with_other_keys_also_without_a_receipt(tmp_path):
+    nobody, found = asked("a-subject-like-no-other", status_callback_urls=[CALLBACK]), asked("s1")
     async with here(tmp_path, Limits(max_empty_erasures=0)) as place:
-        for one in ({**content, "status_callback_urls": [CALLBACK]}, found):
-            assert (await place.post(one)).status_code == 201
-        assert (await place.status(content))["request_status"] == "completed"
+        replies = [await place.post(one) for one in (nobody, found)]
+        assert [reply.status_code for reply in replies] == [201, 201]
+        assert (await place.status(nobody))["request_status"] == "completed"
         assert (await place.status(found))["request_status"] in ("in_progress", "completed")
         await until(lambda: bool(place.receiver.requests))
         assert place.receiver.requests[0].content["request_status"] == "completed"
         receipts = (await place.client.get("/erasures")).json()["erasures"]
         assert [one["ref"] for one in receipts] == [found["subject_request_id"]]
+    LedgerKeys(tmp_path / "data" / KEYS_NAME).rotate("hashing")
     async with here(tmp_path) as place:
-        assert (await place.status(content))["request_status"] == "completed"
+        assert (await place.status(nobody))["request_status"] == "completed"
+        assert [(await place.post(one)).json() for one in (nobody, found)] == [reply.json() for reply in replies]
+        files = [path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()]
+        assert any(nobody["subject_request_id"].encode() in held for held in files), "the search is blind"
+        assert not any(b"like-no-other" in held for held in files)
 
 
 async def test_an_erasure_from_the_request_to_its_last_callback(place):
@@ -166,62 +161,40 @@ async def test_an_erasure_from_the_request_to_its_last_callback(place):
         await place.check(request.body, request.headers)
 
 
-async def test_a_request_is_known_after_a_restart_with_other_keys(tmp_path):
-    content = asked("a-subject-like-no-other")
-    async with here(tmp_path) as place:
-        reply = (await place.post(content)).json()
-    LedgerKeys(tmp_path / "data" / KEYS_NAME).rotate("hashing")
-    async with here(tmp_path) as place:
-        assert (await place.status(content))["request_status"] == "completed"
-        assert (await place.post(content)).json() == reply
-        files = [path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()]
-        assert any(content["subject_request_id"].encode() in held for held in files), "the search is blind"
-        assert not any(b"like-no-other" in held for held in files)
-
-
 def refusal(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["errors"][0]["reason"]
-
-
-def named(**more: Any) -> dict[str, Any]:
-    """A request for somebody who is named in another way."""
-    return asked(subject_identities=[{**identity("SECRET"), **more}])
 
 
 def by_extension(extension: Any, **more: Any) -> dict[str, Any]:
     return asked(subject_identities=None, extensions={DOMAIN: extension}, **more)
 
 
-NEEDED = ("subject_request_id", "regulation", "submitted_time", "subject_request_type")
-WRONG: dict[str, Any] = {
-    "no JSON": b"{SECRET", "no object": b"[]",
-    **{f"no {field}": asked(**{field: None}) for field in NEEDED},
-    "an id in capitals": asked(subject_request_id=str(uuid.uuid4()).upper()),
-    "an id of another version": asked(subject_request_id=str(uuid.uuid1())),
-    "another kind": asked(subject_request_type="SECRET"), "another regulation": asked(regulation=["SECRET"]),
-    "a time without a zone": asked(submitted_time="2026-10-02T15:00:00"), "another version": asked(api_version="1.0"),
-    "nobody": asked(subject_identities=[]), "no list": asked(subject_identities="SECRET"),
-    "no identity": asked(subject_identities=["SECRET"]), "an identity that is not known": named(identity_type="email"),
-    "a hashed identity": named(identity_format="sha256"), "an unknown format": named(identity_format="SECRET"),
-    "no text": named(identity_value=7), "an empty text": named(identity_value=""),
-    "both": asked(extensions={DOMAIN: {"sample_ids": ["SECRET"]}}),
-    "an extension that is none": asked(extensions=["SECRET"]), "an extension with more": by_extension({"SECRET": 1}),
-    "ids that are none": by_extension({"sample_ids": [None]}),
-    "a callback that is not known": asked(status_callback_urls=["https://controller.example/SECRET"]),
-    "a callback on this machine": asked(status_callback_urls=["http://127.0.0.1:22/"]),
-    "no callbacks": asked(status_callback_urls="SECRET"),
-    "a bundle of two": asked(subject_request_type="access", subject_identities=[identity("s1"), identity("b")]),
-    "a bundle of samples": by_extension({"sample_ids": ["SECRET"]}, subject_request_type="access"),
+OTHERS = [{"identity_type": "email"}, *({"identity_format": name} for name in ("sha256", "SECRET"))]
+OTHERS += [{"identity_value": value} for value in (7, "")]
+WRONG: dict[str, list[Any]] = {  # by field; None leaves it out
+    "subject_request_id": [None, str(uuid.uuid4()).upper(), str(uuid.uuid1())], "api_version": ["1.0"],
+    "regulation": [None, ["SECRET"]], "submitted_time": [None, "2026-10-02T15:00:00"],
+    "subject_request_type": [None, "SECRET"],
+    "subject_identities": [[], "SECRET", ["SECRET"], *([{**identity("SECRET"), **other}] for other in OTHERS)],
+    "extensions": [["SECRET"], {DOMAIN: {"sample_ids": ["SECRET"]}}],  # the identities are named as well
+    "status_callback_urls": ["SECRET", ["https://controller.example/SECRET"], ["http://127.0.0.1:22/"]],
 }  # fmt: skip
+REFUSED = [
+    *(b"{SECRET", b"[]"),
+    *(asked(**{field: value}) for field, values in WRONG.items() for value in values),
+    *(by_extension(extension) for extension in ({"SECRET": 1}, {"sample_ids": [None]})),
+    by_extension({"sample_ids": ["SECRET"]}, subject_request_type="access"),
+    asked(subject_request_type="access", subject_identities=[identity("s1"), identity("b")]),
+]
 
 
 async def test_wrong_requests_change_nothing_and_repeat_nothing(place):
-    for name, content in WRONG.items():
+    for content in REFUSED:
         sent = content if isinstance(content, bytes) else orjson.dumps(content)
         answer = await place.client.post(f"{FOLDER}/requests", content=sent, headers=JSON)
-        assert answer.status_code == answer.json()["error"]["code"] == 400, name
+        assert answer.status_code == answer.json()["error"]["code"] == 400, content
         require_conforms(OpendsrError, answer.content)
-        assert "SECRET" not in answer.text, name
+        assert "SECRET" not in answer.text, content
     assert (await place.client.get("/erasures")).json()["erasures"] == []
     for path in (str(uuid.uuid4()), "SECRET"):
         for method in ("GET", "DELETE"):

@@ -2,26 +2,22 @@ import pytest
 from starlette.testclient import TestClient
 
 from oubli.verifier import FailedError, Policy, check_prediction, read_policy
-from tests.unit.app.support import NUMBERS, forest, make_service, problem_of, rows, served
+from tests.unit.app.http.routes.test_inference import infer, inputs
+from tests.unit.app.support import NUMBERS, forest, make_service, pick, problem_of, rows, served
 
 
 def policy_of(client: TestClient) -> Policy:
     return read_policy(f"log {client.get('/ledger/keys').json()['keys'][0]['log_key']}\nquorum none\n".encode())
 
 
-def test_predicts_what_the_estimator_predicts(client):
-    model, asked = forest(), [*rows(20), [None, None, None], [1, "never seen", False]]
-    response = client.post("/predict", json={"instances": asked})
-    proba = model.predict_proba(asked).tolist()
-    answer = {"predictions": model.predict(asked).tolist(), "classes": ["no", "yes"], "probabilities": proba}
-    assert response.json() == {**answer, "model_version": 1}
-    assert (response.status_code, response.headers["cache-control"]) == (200, "no-store")
-
-
 def test_regression_has_neither_classes_nor_probabilities_and_receipts_all_the_same():
+    """What the predictions of classes are is in `test_inference`."""
     with served(make_service(forest(60, NUMBERS))) as client:
         answer = client.post("/predict", json={"instances": rows(5)}).json()
         assert answer == {"predictions": forest(60, NUMBERS).predict(rows(5)).tolist(), "model_version": 1}
+        (told,) = infer(client, inputs(rows(5))).json()["outputs"]
+        assert pick(told, "name datatype shape data") == ("predictions", "FP64", [5], answer["predictions"])
+        assert infer(client, inputs(rows(5)), outputs=[{"name": "classes"}]).status_code == 422
         signed = client.post("/predict", json={"instances": rows(5), "receipt": True}).json()
         assert check_prediction({"instances": rows(5), "answer": signed}, policy_of(client)).model_version == 1
 
@@ -53,8 +49,6 @@ def test_a_receipt_says_which_model_has_answered(client):
     assert len(nonces) == 5
     answer = client.post("/predict", json={"instances": rows(1), "receipt": False})
     assert (answer.status_code, "receipt" in answer.json()) == (200, False)
-    as_csv = client.post("/predict", json={"instances": rows(1), "receipt": True}, headers={"Accept": "text/csv"})
-    assert (as_csv.status_code, as_csv.json()["errors"][0]["pointer"]) == (422, "/receipt")
 
 
 def test_version_and_root_of_a_receipt_belong_together_while_samples_come(monkeypatch):

@@ -63,6 +63,3 @@ def test_what_a_model_cannot_tell_is_said() -> None:
         refused = client.post("/predict", json={"instances": rows(1), "coverage": 0.9})
         assert (refused.status_code, "use a forest" in refused.json()["errors"][0]["detail"]) == (422, True)
         assert client.get("/model?score=true").json()["score"] is None
-        for other, headers in (({"receipt": True}, {}), ({}, {"Accept": "text/csv"})):
-            asked = {"instances": rows(1), "coverage": 0.9, **other}
-            assert client.post("/predict", json=asked, headers=headers).status_code == 422

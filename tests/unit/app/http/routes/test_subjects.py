@@ -4,7 +4,6 @@ What becomes of samples through fits, restarts and restores is in `tests/histori
 """
 
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from starlette.testclient import TestClient
 import oubli.app.service.model.influence
 from oubli.app.times import parse_time
 from tests.unit.app.hosted import wait_until
+from tests.unit.app.http.routes.test_ledger import paged
 from tests.unit.app.support import ended, forest, make_service, mentions, pick, problem_of, reopened, samples, served
 
 ASK = {"instances": [[20, "b", True], [3, "a", False], [33, "c", None]]}
@@ -97,12 +97,7 @@ def test_it_is_shown_with_the_time_in_lists_that_have_every_sample_once(client: 
     listed = client.post("/samples/search", json={"subject": "s1"}).json()["samples"]
     assert {pick(one, "id restricted_at") for one in listed} == {(name, made["at"]) for name in of("s1")}
     assert f"c6,s1,,{made['at']}," in client.get("/samples?id=c6&format=csv").text
-    page = client.get("/samples?limit=7").json()
-    seen = page["samples"]
-    while page["next"]:
-        page = client.get("/samples", params={"limit": 7, "cursor": page["next"]}).json()
-        seen += page["samples"]
-    found = sorted((s["id"], s["restricted_at"] is not None) for s in seen)
+    found = sorted((s["id"], s["restricted_at"] is not None) for s in paged(client, "samples", limit=7))
     assert found == sorted((f"c{i}", i % 5 in (1, 3)) for i in range(60))
     for what in ("release", "restrict"):  # a subject's next page is refused
         cursor = client.post("/samples/search", json={"subject": "s1", "limit": 5}).json()["next"]
@@ -155,9 +150,7 @@ def test_a_key_is_answered_again_and_changes_nothing(client: TestClient) -> None
         assert problem_of(other) == (422, "invalid-input")
 
 
-def test_a_ranking_from_before_is_not_given_out_while_it_names_restricted_samples(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ranking_from_before_is_not_given_out_while_it_names_restricted_samples(client, monkeypatch):
     monkeypatch.setattr(oubli.app.service.model.influence, "_LONG", 0.0)
     answer = client.post("/influence", json={**ASK, "top": 1000})
     ranking = found(client, answer, "influence")
@@ -191,9 +184,7 @@ def test_many_samples_are_restricted_on_a_copy_and_exported_by_a_job_that_goes_w
         assert problem_of(client.get(place)) == (404, "no-result")
 
 
-def test_a_release_without_room_is_refused_and_changes_nothing(
-    kept: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_without_room_is_refused_and_changes_nothing(kept, monkeypatch):
     ask(kept, "restrict", "s1")
     assert kept.post("/samples", json=samples(8)).status_code == 201
     monkeypatch.setattr("oubli.core.forest.engine.MAX_SAMPLES", 58)
@@ -304,9 +295,7 @@ def test_a_bundle_tells_the_influence_of_the_subjects_samples_alone(client: Test
 
 
 @pytest.mark.parametrize("kind", ["forest", "tree"])
-def test_restriction_and_release_while_a_model_is_fitted(
-    client: TestClient, held_up: threading.Event, kind: str
-) -> None:
+def test_restriction_and_release_while_a_model_is_fitted(client, held_up, kind):
     ask(client, "restrict", "s0", "s1")
     job = client.post("/model/fit", json={"kind": kind}).json()
     wait_until(lambda: client.get(f"/jobs/{job['id']}").json()["progress"] > 0)

@@ -14,7 +14,7 @@ from tests.closing import closed_at_the_end
 from tests.postgres import Proxy, Server
 from tests.serving import wait_for
 from tests.unit.app.storage.postgres.support import Place, new_place
-from tests.unit.app.storage.support import batch
+from tests.unit.app.storage.support import batch, refused
 
 
 @pytest.fixture
@@ -68,9 +68,8 @@ def test_the_question_comes_late_and_finds_its_number_free(place: Place, proxy: 
     journal = place.led(settle_seconds=5, n=2)
     proxy.hold_question()
     place.refuse_inserts()
-    with pytest.raises(JournalError) as refused:
-        journal.append(batch(3, 4))  # lost, and sent again, and refused
-    assert not journal.failed, refused
+    refused(journal, JournalError, batch(3, 4))  # lost, and sent again, and refused
+    assert not journal.failed
     place.take_inserts()
     assert place.execute("SELECT last_seq FROM oubli_leader") == [(2,)]
     proxy.send_held()
@@ -123,8 +122,7 @@ def test_in_doubt_for_too_long(place: Place, proxy: Proxy, is_closed: bool) -> N
     error = appending.exception(20)
     assert type(error) is JournalError
     assert journal.failed
-    with pytest.raises(JournalError, match="failed before"):
-        journal.append(batch(5, 5))
+    refused(journal, JournalError, batch(5, 5), "failed before")
     proxy.is_away = False
     assert place.contents() == batch(1, 4)
 
@@ -143,8 +141,7 @@ def test_another_node_leads_before_the_answer_comes(place: Place, proxy: Proxy, 
     proxy.is_away = False
     error = appending.exception(20)
     assert error is None if is_committed else isinstance(error, DeposedError)  # committed is committed
-    with pytest.raises(DeposedError):
-        journal.append(batch(journal.last_seq + 1, 5))
+    refused(journal, DeposedError, batch(journal.last_seq + 1, 5))
     assert not journal.failed
     assert place.contents() == batch(1, 4 if is_committed else 2)
 

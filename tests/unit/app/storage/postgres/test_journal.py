@@ -18,7 +18,7 @@ from oubli.app.storage.segment_keys import SegmentKey, SegmentKeys
 from tests.closing import closed_at_the_end
 from tests.serving import wait_for
 from tests.unit.app.storage.postgres.support import Place
-from tests.unit.app.storage.support import batch
+from tests.unit.app.storage.support import batch, refused
 
 # --- who writes
 
@@ -32,8 +32,7 @@ def test_appends_are_refused_before_it_leads_and_when_it_follows_again(place: Pl
     journal.lead(place.take_over())
     journal.append(batch(1, 1))
     journal.follow()
-    with pytest.raises(DeposedError):
-        journal.append(batch(2, 2))
+    refused(journal, DeposedError, batch(2, 2))
     assert place.contents() == batch(1, 1)
 
 
@@ -44,8 +43,7 @@ def test_a_deposed_node_writes_nothing_and_its_backend_is_ended(place: Place) ->
     backend = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
     wait_for(lambda: not place.execute(backend, (pid,)), "the backend to end")
     for _ in range(2):
-        with pytest.raises(DeposedError):
-            old.append(batch(4, 4))
+        refused(old, DeposedError, batch(4, 4))
     assert (old.failed, old.last_seq) == (False, 3)
     assert place.contents() == batch(1, 6)
     old.lead(place.take_over("a"))
@@ -106,8 +104,7 @@ def test_a_database_that_takes_no_writes(alone: Place) -> None:
     journal = alone.led(n=2)
     alone.execute(f"ALTER DATABASE {alone.database} SET default_transaction_read_only = on")
     alone.end_backends()
-    with pytest.raises(JournalUnreachableError):
-        journal.append(batch(3, 3))
+    refused(journal, JournalUnreachableError, batch(3, 3))
     alone.server.execute(f"ALTER DATABASE {alone.database} SET default_transaction_read_only = off")
     journal.append(batch(3, 3))
     assert alone.contents() == batch(1, 3)
@@ -297,8 +294,7 @@ def test_nobody_leads_when_a_newer_version_has_changed_the_format(place: Place) 
         journal.lead(epoch)
     with pytest.raises(errors.StartError, match=newer):
         place.journal()
-    with pytest.raises(DeposedError):
-        journal.append(batch(1, 1))
+    refused(journal, DeposedError, batch(1, 1))
     assert place.execute("SELECT count(*) FROM oubli_records") == [(0,)]
 
 

@@ -11,7 +11,7 @@ from oubli.app.storage.segment_keys import SegmentKeys
 from tests.postgres import Server
 from tests.serving import free_port
 from tests.unit.app.storage.postgres.support import Place
-from tests.unit.app.storage.support import batch
+from tests.unit.app.storage.support import batch, refused
 
 
 def test_refuses_to_start_beside_another(place: Place) -> None:
@@ -40,8 +40,7 @@ def test_a_server_that_was_deposed(place: Place) -> None:
     journal = place.sole(lease=0.4)
     journal.append(batch(1, 1))
     place.take_over("b")
-    with pytest.raises(DeposedError):
-        journal.append(batch(2, 2))
+    refused(journal, DeposedError, batch(2, 2))
     time.sleep(0.3)  # it learns that from renewing as well
     journal.close()
     assert place.cluster().renew(2, 3.0)  # the lease of the other is not ended
@@ -98,8 +97,7 @@ def test_a_leader_that_appends_after_a_loss_does_not_go_on_at_the_next_start(alo
     journal = marked(alone, 5)
     alone.set_back(3)
     alone.end_backends()
-    with pytest.raises(JournalError, match="lost"):
-        journal.append(batch(6, 6))
+    refused(journal, JournalError, batch(6, 6), "lost")
     assert journal.failed
     journal.close()
     with pytest.raises(JournalDamagedError, match="ends with record 3"):
