@@ -298,7 +298,9 @@ class QuantisedTrees(ExactEngine):
         self.live_categories = np.ones(len(self.features.categories), np.bool_)
         samples = self._samples(problem)
         derivatives.derive_first(self.loss, self.start.scores, samples, slots)
-        self._most_levels = self._most_levels_now()
+        self._most_levels = most_levels(
+            self.n_training, self.groups, settings.seed, is_classification=self.is_classification
+        )
         self.regions = self._chooser().find(self._most_levels, samples, slots)
         self.loss = self._make_loss()
         levels, capacity = self.regions.levels, self.capacity
@@ -349,9 +351,6 @@ class QuantisedTrees(ExactEngine):
         if not self.is_classification:
             return regression_steadiness(self.settings.max_depth)
         return steadiness(self.n_training, self.settings.max_depth, self.settings.seed)
-
-    def _most_levels_now(self) -> int:
-        return most_levels(self.n_training, self.groups, self.settings.seed, is_classification=self.is_classification)
 
     def _make_loss(self) -> s.Loss:
         settings, start = self.settings, self.start
@@ -589,9 +588,7 @@ class QuantisedTrees(ExactEngine):
         size, before = self._steadiness_now(), self._steadiness
         if (size.top, size.coarsening) != (before.top, before.coarsening):
             return False
-        if self._most_levels_now() != self._most_levels:
-            return False
-        if least_level(self.n_training, self.settings.seed) != self.edges.least:
+        if least_level(self.n_training, self.settings.seed) != self.edges.least:  # the most levels move with it
             return False
         start, old = self._start_now(), self.start
         return (start.base, start.spread, start.scores.tolist()) == (old.base, old.spread, old.scores.tolist())

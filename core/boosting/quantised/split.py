@@ -57,7 +57,7 @@ _LEAST_GAIN = 2.0**-40
 _FINEST = 2.0**-8  # grid that is made by dividing
 LEAST_SIZE = 11  # log2 of the samples of a region
 MOST_LEVELS = 3  # of regions
-_MOST_LEAST = 4  # level of edges
+_MOST_LEAST = MOST_LEVELS + 1  # level of edges, which changes with every level of regions
 
 _here = threading.local()
 
