@@ -168,6 +168,18 @@ def test_labels_that_begin_to_say_something_have_regions(n_classes: int) -> None
         assert max(seen) == 1
 
 
+def test_more_samples_have_more_levels_of_edges() -> None:
+    rng, seen = np.random.default_rng(0), set[int]()
+    X = numbers(rng, (40, 2), 3)
+    with KIND.tuned(least_size=3):
+        case = Case(X, X[:, 0] + rng.standard_normal(40), range(12), n_estimators=3)
+        for change, samples in ((case.come, range(12, 40)), (case.go, range(39, 11, -1))):
+            for sample in samples:
+                change(sample)
+                seen.add(case.engine.edges.least)
+    assert len(seen) > 1
+
+
 def test_other_candidates_may_divide_samples_otherwise() -> None:
     """Regions that differ once there is another category have all trees grown again."""
     find, part = Chooser.find, QuantisedTrees._part
