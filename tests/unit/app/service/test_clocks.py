@@ -102,11 +102,13 @@ async def test_one_that_waits_too_long_is_overdue_everywhere_and_for_ever(wrong,
                 count = (await get(client, "/model"))["overdue_erasures"]
                 return [of_id["overdue"], of_ref["erasures"][0]["overdue"], count]
 
+            next_in = service.erasure.erasures.deadline.next_in
+            assert next_in() == (receipt, DEADLINE / SECOND)
             machine.wait(SECOND, wrong.meanwhile)
             wrong.wait(machine, DEADLINE - 2 * SECOND)
-            assert await overdue() == [False, False, 0]
+            assert (await overdue(), next_in()) == ([False, False, 0], (receipt, 1.0))
             wrong.wait(machine, 2 * SECOND)
-            assert await overdue() == [True, True, 1]
+            assert (await overdue(), next_in()) == ([True, True, 1], (receipt, -1.0))
             assert (await client.delete("/samples/c0")).json()["overdue"] is True, "asked for once more"
         (finished,) = await erased(client, receipt)
         assert [finished["overdue"], *await overdue()] == [True, True, True, 0]
