@@ -66,6 +66,6 @@ def test_sections_that_are_older_than_what_they_measure_are_shown() -> None:
         warnings.warn(line, stacklevel=1)
     if not (head := git("rev-parse", "HEAD")) or git("rev-parse", "--is-shallow-repository") != "false":
         pytest.skip("this checkout has no history")
-    changed = git("log", "-1", "--format=%h", "--", ":/core/forest")
+    changed = git("log", "-1", "--format=%h", "--", *(f":/{path}" for path in MEASURED["operations"]))
     assert outdated("operations", f"Commit {head}. Machine: cpus 2") is None
     assert outdated("operations", f"Commit {git('rev-parse', f'{changed}^')}. Machine: cpus 2") == changed

@@ -41,7 +41,7 @@ BOOSTING = {
 }
 TOGETHER = [  # what shares a run
     ("error", "training"), ("quantisation",), ("update", "update-error", "similarity"), ("leaf-scores",), ("deletion",),
-    ("categories",), ("exact", "exact-touched"), ("presorted",), ("stream",), ("backdoor", "membership"),
+    ("categories",), ("new",), ("exact", "exact-touched"), ("presorted",), ("stream",), ("backdoor", "membership"),
     ("prediction", "batch-prediction"),
 ]  # fmt: skip
 INFLUENCE = bench_influence.Sizes(250, 1, 1, 2, 10, 8, 8, 2, 2, 8, 2, 10, 1, 1, 4)
@@ -60,7 +60,7 @@ RUN = ("training", "mutations", "shares", "prediction", "batch-prediction", "str
 COSTLY, LEAVERS = "low tree explained costs", {"ROWS": 200, "COST_ROUNDS": 2}
 SCRIPTS = [
     *(
-        Script("boosting", names, f"--sets adult pendigits abalone --only {' '.join(names)}", BOOSTING)
+        Script("boosting", names, f"--sets adult pendigits abalone digits --only {' '.join(names)}", BOOSTING)
         for names in TOGETHER
     ),
     Script("influence", tuple(bench_influence.QUESTIONS), "", {"FULL": INFLUENCE}),
