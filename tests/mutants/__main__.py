@@ -69,6 +69,7 @@ def verdict(fault: Fault, commit: str, python: str, *, nearest: int | None = Non
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         root = Path(folder)
+        root.chmod(0o755)  # tests have other users read it
         archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=True)
         subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
         place = put(fault, root)

@@ -148,6 +148,17 @@ async def test_of_a_version_before_an_erasure_that_is_being_finished_nothing_is_
         assert (await client.get("/model/states")).json()["states"] == []
 
 
+@pytest.mark.anyio
+async def test_digests_are_forgotten_before_an_erasure_is_finished(service):
+    async with served_here(service) as client:
+        path = f"/model/states/{(await client.post('/model/states')).json()['index']}"
+        assert (await client.get(path)).json()["salt"]
+        service.evidence.states.close_before(service.model.state.version + 1)
+        await service.evidence.states.forget()
+        told = (await client.get(path)).json()
+    assert (told["salt"], told["digest"]) == (None, None)
+
+
 def test_a_state_that_cannot_be_written_keeps_neither_snapshots_nor_erasures_nor_proofs_from_coming(
     client, service, monkeypatch, caplog
 ):
