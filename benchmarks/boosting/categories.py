@@ -94,7 +94,7 @@ def measure(splits: Splits, rounds: int, n_singles: int) -> list[Found]:
                     INCREMENTAL.warm_up(split, category_statistics=least)
             _one_round(one, split, seed, n_singles // rounds)
         found.append(one)
-        print(f"{name}: categories, {time.perf_counter() - started:.0f} s", flush=True)
+        print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
     return found
 
 

@@ -87,7 +87,7 @@ def test_interpreted_kernels_do_the_same() -> None:
 
 
 def test_a_tree_of_many_classes_and_categories_has_the_room_that_it_uses() -> None:
-    """Interpreted, a kernel that writes beyond its working space is told so."""
+    """Interpreted, a kernel that writes beyond its working space raises IndexError."""
     work = """
 import numpy as np
 from oubli.core import DynamicTreeClassifier
@@ -106,7 +106,7 @@ told = model.digest()
 def test_kernels_stay_within_bounds(tmp_path: Path) -> None:
     """The cache does not know that bounds are to be checked: it has to be one of its own.
 
-    That an index beyond an array is told then is in `tests/unit/core/jit/test_linking.py`.
+    That an index beyond an array raises an error then is tested in `tests/unit/core/jit/test_linking.py`.
     """
     environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     assert run_python("-m", "tests.process.core.smoke", **environment) == "\n\n".join(smoke.run())

@@ -154,6 +154,7 @@ def test_any_changes_keep_to_the_rules_or_change_nothing(
         digest = model.digest()
         try:
             for name, label in changed.items() if what == "replace" else ():
+                model.plan_replace(name, [[float(seed % 9)]], label)  # as a request is checked
                 model.replace(name, [float(seed % 9)], label)
             if what == "add":
                 model.add([[float(i)] for i in range(n)], labels, ids=list(changed))

@@ -202,7 +202,7 @@ async def play(host: Host, sent: Sent, state: str = "ready") -> Seen:
     host.forget(connection)
     held, now = host.service.model.state.model.samples_, host.service.model.state.version
     samples = [held.get(name) for name in held.ids()]
-    # A retention period counts from the moment of its request, which is another one for each server: days are told.
+    # A retention period counts from the moment of its request, which differs between servers: days are compared.
     samples = [replace(one, expires_ms=one.expires_ms and one.expires_ms // 86_400_000) for one in samples]
     return Seen(connection.answers, is_closed, samples, held.next_id, now)
 

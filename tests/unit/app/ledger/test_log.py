@@ -82,7 +82,7 @@ def test_what_is_not_written_is_not_in_the_tree():
         *("INSERT INTO tiles VALUES (0, 9, x'00')", "UPDATE log SET origin = 'other/0'", "DELETE FROM log"),
         "UPDATE log SET signed = replace(signed, char(10) || '600', char(10) || '599')",
         *("DELETE FROM keyed", "UPDATE keyed SET hashes = x'7b7d'"),
-        "DELETE FROM entries WHERE idx > 598",  # whoever cuts entries off has to cut off what was signed as well
+        "DELETE FROM entries WHERE idx > 598",  # without these entries the signed checkpoints have to go as well
     ],
 )
 def test_damage_is_found(damage, tmp_path):

@@ -37,7 +37,7 @@ def take(uploads: Uploads, stream: Any) -> bytes:
     async def work() -> bytes:
         with uploads.open() as upload:
             length, place = await upload.take(stream), os.lseek(int(upload.path.name), 0, os.SEEK_CUR)
-            assert place == 0, "on macOS, whoever opens the path reads on from there"
+            assert place == 0, "on macOS, a file that is opened by this path is read from there"
             content = upload.path.read_bytes()
             assert length == len(content)
             return content

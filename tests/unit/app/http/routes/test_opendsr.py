@@ -101,11 +101,11 @@ async def place(tmp_path: Path) -> AsyncIterator[Here]:
 
 
 async def test_requests_are_known_after_a_restart_with_other_keys_also_without_a_receipt(tmp_path):
-    nobody, found = asked("a-subject-like-no-other", status_callback_urls=[CALLBACK]), asked("s1")
+    absent, found = asked("a-subject-like-no-other", status_callback_urls=[CALLBACK]), asked("s1")
     async with here(tmp_path, Limits(max_empty_erasures=0)) as place:
-        replies = [await place.post(one) for one in (nobody, found)]
+        replies = [await place.post(one) for one in (absent, found)]
         assert [reply.status_code for reply in replies] == [201, 201]
-        assert (await place.status(nobody))["request_status"] == "completed"
+        assert (await place.status(absent))["request_status"] == "completed"
         assert (await place.status(found))["request_status"] in ("in_progress", "completed")
         await until(lambda: bool(place.receiver.requests))
         assert place.receiver.requests[0].content["request_status"] == "completed"
@@ -113,10 +113,10 @@ async def test_requests_are_known_after_a_restart_with_other_keys_also_without_a
         assert [one["ref"] for one in receipts] == [found["subject_request_id"]]
     LedgerKeys(tmp_path / "data" / KEYS_NAME).rotate("hashing")
     async with here(tmp_path) as place:
-        assert (await place.status(nobody))["request_status"] == "completed"
-        assert [(await place.post(one)).json() for one in (nobody, found)] == [reply.json() for reply in replies]
+        assert (await place.status(absent))["request_status"] == "completed"
+        assert [(await place.post(one)).json() for one in (absent, found)] == [reply.json() for reply in replies]
         files = [path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()]
-        assert any(nobody["subject_request_id"].encode() in held for held in files), "the search is blind"
+        assert any(absent["subject_request_id"].encode() in held for held in files), "the search is blind"
         assert not any(b"like-no-other" in held for held in files)
 
 
@@ -247,7 +247,7 @@ async def test_a_bundle_from_the_request_to_the_erasure(place, kind):
     bundle = await place.client.get(address)
     assert (bundle.status_code, len(bundle.json()["samples"])) == (200, 12)
 
-    by_ids = by_extension({"sample_ids": ["c1", "c2", "nobody"]})
+    by_ids = by_extension({"sample_ids": ["c1", "c2", "absent"]})
     assert (await place.post(by_ids)).status_code == 201
     (receipt,) = (await place.client.get(f"/erasures?ref={by_ids['subject_request_id']}")).json()["erasures"]
     assert pick(receipt, "unlearned absent") == (2, 1)
