@@ -125,9 +125,9 @@ def test_a_value_unlike_all_that_are_held_is_told_at_its_field(console: Console,
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server that ranks samples for minutes when it leaves each of them out in turn."""
+    """A server that ranks samples for a minute when it leaves each of them out in turn, for many rows."""
     folder = tmp_path_factory.mktemp("slow")
-    with serving(*write_people(folder, 6000), "--n-estimators", "300", cwd=folder) as running:
+    with serving(*write_people(folder, 20_000), "--n-estimators", "1000", cwd=folder) as running:
         yield running
 
 
@@ -137,7 +137,9 @@ def influence_jobs(server: Running) -> list[Any]:
 
 def test_a_long_question_is_cancelled_or_replaced_and_the_next_has_its_turn(browser: Browser, slow: Running) -> None:
     def leave_out(route: Route) -> None:
-        route.continue_(post_data={**route.request.post_data_json, "method": "leave-one-out"})
+        asked = route.request.post_data_json
+        many = 20 * asked["instances"]  # a few rows are read, and only many are unlearned for
+        route.continue_(post_data={**asked, "instances": many, "method": "leave-one-out"})
 
     with looking(browser, slow, view="predict") as console:
         page, why = console.page, console.section("Why")
@@ -157,7 +159,7 @@ def test_a_long_question_is_cancelled_or_replaced_and_the_next_has_its_turn(brow
         for name in ("person 1", "person 2"):
             console.hand.fill(without.get_by_label("Name"), name)
             console.hand.press(without.get_by_role("button", name="Predict without"))
-        expect(without).to_contain_text("without 2 samples; 5,998 are left.")
+        expect(without).to_contain_text("without 2 samples; 19,998 are left.")
         console.hand.press(ask)
         expect(why.get_by_text("Running")).to_be_visible(timeout=60_000)
         console.go("Now")
