@@ -1,6 +1,6 @@
 """Measure forests of millions of samples: what a sample takes there, and what the largest model in memory goes through.
 
-    python -m benchmarks.bench_limits [--only growth labels largest] [--rows N] [--quick] [--write-results]
+    python -m benchmarks.bench_limits [--only growth labels prediction largest] [--rows N] [--quick] [--write-results]
 
 Data: higgs-like, the setting `fast`; with many labels the defaults. `largest` fills the memory of the machine, 4 GiB
 less, unless `--rows` says how many samples to take: run it when no other program needs the memory.
@@ -21,9 +21,11 @@ import numpy as np
 
 from benchmarks import higgs_like, sections
 from benchmarks.apart import in_a_process
+from benchmarks.operations.prediction import by_turns
 from benchmarks.problems import FAST, WARM_UP_ROWS
 from benchmarks.results import Mark, Row, at_most, shown
 from benchmarks.sections import Bench, Section
+from benchmarks.timing import per_call
 from oubli.core import DynamicForestClassifier
 from oubli.core.estimators import load_own
 
@@ -47,6 +49,16 @@ LABELS_TEXT = (
     "first three columns. *Trees* and *samples* are as above; the figure is the sum of both by that with {few} labels."
 )
 LABELS_HEAD = ("rows", "labels:", "samples MB", "trees MB", "CPU s of fit", "by few labels")
+ASKED = (180_000, 3_000_000, 10_000_000)  # rows of the models that are asked for one row
+TIME_OF_LARGER = (None, at_most(3), at_most(5))  # by the smallest
+PREDICTION_TITLE = "One row of a large model"
+PREDICTION_TEXT = (
+    "CPU time of one `predict_proba` of one row from Python, when no work is deferred: the mean over {queries:,} rows "
+    "that were not learned, the median of {rounds} rounds, all models in turn in one process. The figure is the time "
+    "by that of the smallest model."
+)
+PREDICTION_HEAD = ("rows", "GB of trees", "us a row", "by the smallest")
+N_QUERIES, ROUNDS = 5_000, 5
 LARGEST_TITLE = "The largest model in memory"
 LARGEST_TEXT = (
     "A model is fitted, {changes:,} samples are deleted and as many added, their deferred work is done, and the model "
@@ -89,6 +101,7 @@ class Limits(Bench):
 
     small: int
     large: int
+    asked: tuple[int, ...]
     n_rows: int | None
 
 
@@ -189,6 +202,34 @@ def labels(bench: Limits) -> Section:
     return Section(LABELS_TITLE, LABELS_TEXT.format(few=FEW_LABELS), LABELS_HEAD, rows)
 
 
+# --- predictions
+
+
+def asked(sizes: Sequence[int], n_queries: int) -> list[tuple[float, int]]:
+    """Fit a model of each size, and ask all of them in turn: CPU seconds a row, and bytes of the trees."""
+    warm_up()
+    models = {}
+    for n in sizes:
+        held = higgs_like.generate(n, n_queries)
+        models[n] = forest().fit(held.X, held.y)
+    queries = [held.X_test[i : i + 1].copy() for i in range(n_queries)]
+    del held
+    seconds = by_turns({n: partial(per_call, one.predict_proba, queries) for n, one in models.items()}, ROUNDS)
+    return [(seconds[n], one.engine_.nbytes) for n, one in models.items()]
+
+
+def prediction(bench: Limits) -> Section:
+    """What one row costs a model of many samples, beside a model of few."""
+    found = in_a_process(partial(asked, bench.asked, min(N_QUERIES, bench.small)))
+    least = found[0][0]
+    rows = [
+        Row((f"{n:,}", f"{nbytes / 1e9:.2f}", f"{1e6 * seconds:.1f}"), seconds / least, mark)
+        for n, mark, (seconds, nbytes) in zip(bench.asked, TIME_OF_LARGER, found, strict=True)
+    ]
+    text = PREDICTION_TEXT.format(queries=N_QUERIES, rounds=ROUNDS)
+    return Section(PREDICTION_TITLE, text, PREDICTION_HEAD, rows)
+
+
 # --- the largest
 
 
@@ -265,7 +306,7 @@ def largest(bench: Limits) -> Section:
     return Section(LARGEST_TITLE, LARGEST_TEXT.format(changes=N_CHANGES, reserve=RESERVE / 2**30), LARGEST_HEAD, rows)
 
 
-QUESTIONS = {"growth": growth, "labels": labels, "largest": largest}
+QUESTIONS = {"growth": growth, "labels": labels, "prediction": prediction, "largest": largest}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -276,8 +317,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments,
         lambda parser: parser.add_argument("--rows", type=int, help="of the largest model"),
     )
-    small, large, n_rows = (1_000, 4_000, 4_000) if options.quick else (SMALL, LARGE, options.rows)
-    sections.ask(QUESTIONS, Limits(*sections.folders(options), small, large, n_rows), options)
+    quick = (1_000, 4_000, (500, 1_000, 4_000), 4_000)
+    sizes = quick if options.quick else (SMALL, LARGE, ASKED, options.rows)
+    sections.ask(QUESTIONS, Limits(*sections.folders(options), *sizes), options)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ SCRIPTS = [
     Script("unseen", ("coverage", "labels"), "", UNSEEN | FEW),
     Script("export", ("rows",), "", {"SETS": ("abalone", "electricity"), "ROWS": 300, "TREES": 3}),
     Script("shap", ("boosting",), "--only boosting", {"SETS": ("electricity",), "SIZES": (300, 10, 3, 2), "ROUNDS": 1}),
-    Script("limits", (), "--rows 800", {"SMALL": 500, "LARGE": 1_000}),
+    Script("limits", (), "--rows 800", {"SMALL": 500, "LARGE": 1_000, "ASKED": (300, 500, 1_000)}),
 ]
 
 
