@@ -33,7 +33,7 @@ class Sizes:
     cost: cost.Sizes
 
 
-FULL = Sizes(None, None, 3, 60.0, 15.0, higgs_like.N_TRAIN, 30.0, cost.Sizes())
+FULL = Sizes(None, None, 3, 150.0, 15.0, higgs_like.N_TRAIN, 30.0, cost.Sizes())
 QUICK = Sizes(
     1_500, 1, 1, 5.0, 1.0, 5_000, 5.0, cost.Sizes((500, 1_000, 2_000), (2, 4), (0.1, 0.2), least=0.05, most=5.0)
 )
