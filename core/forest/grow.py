@@ -24,7 +24,7 @@ from oubli.core.forest.state import (
     put_off_children,
     set_tag,
 )
-from oubli.core.forest.workspace import AT_HAND, GATHERED, WORKED, WORKING_BLOCK
+from oubli.core.forest.workspace import AT_HAND, COPIED, GATHERED, WORKED, WORKING_BLOCK
 from oubli.core.jit.crew import is_set
 from oubli.core.jit.nodes import MISSING_LEFT, MISSING_RIGHT, NIL, goes_right, n_available, put
 from oubli.core.jit.policy import inner, pasted
@@ -300,7 +300,7 @@ def _stands(nodes, node, was_leaf, found, choice):
 
 
 @inner
-def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first):
+def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels):
     """Choose the split of a tagged node again. Where counters are up to date the samples are not looked at.
 
         STANDS  it is what the node has: the tag is gone, everything below stays, tags included
@@ -310,11 +310,14 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, fi
 
     One of these is returned. O(p s) with counters, else O(n p).
 
-    first  position of the node's first sample if they are gathered, else NIL; scratch.work[GATHERED] is the same
-           for what is below, afterwards
+    first     position of the node's first sample if they are gathered, else NIL; scratch.work[GATHERED] is the same
+              for what is below, afterwards
+    n_levels  as in `regrow`; when all are grown from a leaf, its cells may be copied: scratch.work[COPIED] is the
+              position of the first of these, or NIL
     """
     nodes = trees.nodes
     scratch.work[GATHERED] = NIL
+    scratch.work[COPIED] = NIL
     was_leaf = leaf_of(nodes, node) != NIL
     n_samples = np.int64(nodes[node]["n_samples"])
     found = False
@@ -338,7 +341,12 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, fi
         _give_back(trees, parameters, blocks, node, found, n_samples)
     else:
         end = start + n_samples
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, NIL)
+        is_grown = was_leaf and first == NIL and n_levels == ALL_LEVELS
+        if is_grown and is_worth_copying(data, parameters, scratch, n_samples):
+            copy_columns(data, scratch, start, end, start)
+            scratch.work[COPIED] = start
+        copied = scratch.work[COPIED]
+        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, copied)
         if _stands(nodes, node, was_leaf, found, scratch.choice):
             scratch.work[GATHERED] = start
             return STANDS
@@ -382,7 +390,7 @@ def regrow(
     Returns OK; FULL: with the tag still there, or with tagged leaves below; STOPPED: with tagged leaves below. In all
     cases every sample is in a leaf. O(n p) a level grown; for a path O(n p), if the splits are balanced.
     """
-    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first)
+    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels)
     if status == STANDS:
         return OK
     if status == FULL:
@@ -397,7 +405,7 @@ def regrow(
     size = 0
     is_grown = True
     following = np.int64(NIL)  # the child on the path
-    first_copied = np.int64(NIL)
+    first_copied = scratch.work[COPIED]
     copied_at = 0  # the size of the stack when the samples that are copied were taken from it
     while True:
         if found:

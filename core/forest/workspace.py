@@ -62,6 +62,7 @@ WORKED = 0  # samples looked at, counted again at each level
 WORKING_BLOCK = 1  # where candidates of a node without a block of its own are counted
 GATHERED = 2  # position of the first sample of the node examined last, if all of them are still gathered, else NIL
 N_GATHERS = 3  # how often samples have been gathered
+COPIED = 4  # position of the first sample of the node examined last whose cells have been copied, or NIL
 
 AT_HAND = STACK_SIZE  # row of `Scratch.constants` for the node at hand; the others belong to the stack
 
@@ -73,6 +74,7 @@ class Scratch(NamedTuple):
     entries: npt.NDArray[np.int32]  # int32[m] by position
     slots: npt.NDArray[np.int32]  # int32[m] by position
     targets: Ints  # int64[m] by position
+    id_hashes: Hashes  # uint64[m] by position
     words: npt.NDArray[np.uint64]  # uint64[m, ceil(d / 64) or 0] by position: the bit rows
     columns: Array  # cells' type [d, any]: a copy of the cells by position, see `copy_columns`
     order: npt.NDArray[np.int32]  # int32[m] positions, node by node
@@ -80,6 +82,7 @@ class Scratch(NamedTuple):
     node_targets: Ints  # int64[m] targets of the node at hand, perhaps with other numbers for the classes
     class_places: npt.NDArray[np.int32]  # int32[width] these numbers by class, NIL between calls
     class_codes: npt.NDArray[np.int32]  # int32[width] the classes that have one
+    node_hashes: Hashes  # uint64[m] its hashes of ids
     node_words: npt.NDArray[np.uint64]  # uint64[ceil(d / 64) or 0, m] its bit rows, word by word
     values: Array  # cells' type [m] a gathered column
     value_bits: Array  # int32/64[m] the same memory
@@ -98,6 +101,7 @@ class Scratch(NamedTuple):
     isolated_places: npt.NDArray[np.int32]  # int32[s] where in `category_keys` that of a candidate is
     divisions: Hashes  # uint64[N_COMPARED] how candidates divide them
     chosen: npt.NDArray[np.int32]  # int32[m] the chosen samples of the node at hand, counted from its first
+    chosen_bits: Hashes  # uint64[2, ceil(d / 64) or 0] bit columns in which they have a zero, and a one
     permutation: npt.NDArray[np.int32]  # int32[max(d, T)] identity between calls
     swaps: npt.NDArray[np.int32]  # int32[d] to undo the shuffle of `permutation`
     found: npt.NDArray[np.int32]  # int32[d] attributes drawn that may be of use
@@ -198,6 +202,7 @@ def empty_scratch(
         entries=np.zeros(n_positions, np.int32),
         slots=np.zeros(n_positions, np.int32),
         targets=np.zeros(n_positions, np.int64),
+        id_hashes=np.zeros(n_positions, np.uint64),
         words=np.zeros((n_positions, n_words), np.uint64),
         columns=np.zeros((n_features, n_places), cell_dtype),
         order=np.zeros(n_rows, np.int32),
@@ -205,6 +210,7 @@ def empty_scratch(
         node_targets=np.zeros(n_rows, np.int64),
         class_places=np.full(width, -1, np.int32),
         class_codes=np.zeros(width, np.int32),
+        node_hashes=np.zeros(n_rows, np.uint64),
         node_words=np.zeros((n_words, (n_rows | 63) + 18), np.uint64),
         values=values,
         value_bits=values.view(integer),
@@ -223,6 +229,7 @@ def empty_scratch(
         isolated_places=np.zeros(n_cells, np.int32),
         divisions=np.zeros(N_COMPARED, np.uint64),
         chosen=np.zeros(n_rows, np.int32),
+        chosen_bits=np.zeros((2, n_words), np.uint64),
         permutation=np.arange(max(n_features, n_trees), dtype=np.int32),
         swaps=np.zeros(n_features, np.int32),
         found=np.zeros(n_features, np.int32),
@@ -239,7 +246,7 @@ def empty_scratch(
         leaf=np.zeros((1, width), np.int64),
         choice=np.zeros(1, SPLIT_DTYPE),
         node=np.zeros(1, node_dtype),
-        work=np.zeros(4, np.int64),
+        work=np.zeros(5, np.int64),
         stack=np.zeros((STACK_SIZE, 4), np.int64),
         keys=np.zeros(STACK_SIZE, np.uint64),
         pending=np.zeros((STACK_SIZE, 4), np.int64),

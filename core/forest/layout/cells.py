@@ -36,7 +36,7 @@ _PACKING = 0.5e-9  # seconds a cell, roughly
 _ONE, _SIX, _LOW = np.uint64(1), np.uint64(6), np.uint64(63)
 _ALL = np.uint64(2**64 - 1)
 
-_FAR = 2**23  # cells of all samples that are in no cache: then rows are prefetched before they are copied
+_FAR = 2**20  # cells of all samples that are in no near cache: then rows are prefetched before they are copied
 _AHEAD = 12  # rows
 _A_LINE = 8  # cells of a row, or fewer, in a line of the cache
 
@@ -173,7 +173,7 @@ def find_constants(data, scratch, start, end):
         ones = _ALL
         some = np.uint64(0)
         for i in range(start, end):
-            bits = scratch.words[np.uint64(order[i]), w]
+            bits = scratch.words[np.uint64(order[np.uint64(i)]), w]
             scratch.node_words[w, np.uint64(i - start)] = bits
             ones &= bits
             some |= bits
@@ -283,6 +283,7 @@ def gather(trees, data, parameters, scratch, node):
         slot = np.int32((np.float64(scratch.entries[i]) + 0.5) * inverse)
         scratch.slots[i] = slot
         scratch.targets[i] = data.targets[np.uint64(slot)]
+        scratch.id_hashes[i] = data.id_hashes[np.uint64(slot)]
         scratch.order[i] = np.int32(i)
     for word in range(data.words.shape[1]):
         w = np.uint64(word)
@@ -320,10 +321,12 @@ def gather_column(data, scratch, attribute, start, end, first_copied):
     column = np.uint64(attribute)
     if first_copied != NIL:
         for i in range(start, end):
-            values[i - start] = scratch.columns[column, np.uint64(order[i] - first_copied)]
+            position = np.uint64(order[np.uint64(i)] - first_copied)
+            values[np.uint64(i - start)] = scratch.columns[column, position]
     else:
         for i in range(start, end):
-            values[i - start] = data.cells[np.uint64(scratch.slots[np.uint64(order[i])]), column]
+            slot = np.uint64(scratch.slots[np.uint64(order[np.uint64(i)])])
+            values[np.uint64(i - start)] = data.cells[slot, column]
     first = values[0]
     for i in range(end - start, padded(end - start)):
         values[i] = first
@@ -406,6 +409,7 @@ def copy_columns(data, scratch, start, end, first):
             scratch.entries[to] = scratch.entries[position]
             scratch.slots[to] = np.int32(slot)
             scratch.targets[to] = scratch.targets[position]
+            scratch.id_hashes[to] = scratch.id_hashes[position]
             for word in range(data.words.shape[1]):
                 scratch.words[to, np.uint64(word)] = scratch.words[position, np.uint64(word)]
             order[i] = np.int32(to)

@@ -32,7 +32,6 @@ class ChosenValues(NamedTuple):
     lo: float  # their smallest value; NaN when none has one
     hi: float
     n_missing: int
-    n_ones: int  # of a bit column
 
 
 @pasted
@@ -42,7 +41,7 @@ def is_spread(chosen):
 
 
 @pasted
-def choose_samples(data, parameters, scratch, blocks, block, key, start, end):
+def choose_samples(parameters, scratch, blocks, block, key, start, end):
     """List the chosen ones of the samples scratch.order[start:end], from 0, in scratch.chosen; returns their number.
 
     When all are chosen nothing is listed. Completes the head of the block.
@@ -53,11 +52,15 @@ def choose_samples(data, parameters, scratch, blocks, block, key, start, end):
     limit = blocks.keys[block, CHOICE_LIMIT]
     n_chosen = np.int64(0)
     if not is_all:
-        for i in range(start, end):
-            slot = np.uint64(scratch.slots[np.uint64(scratch.order[i])])
+        # A loop for each step, so that the hashes are computed in vectors.
+        for i in range(n_samples):
+            scratch.node_hashes[np.uint64(i)] = scratch.id_hashes[np.uint64(scratch.order[np.uint64(start + i)])]
+        for i in range(n_samples):
+            scratch.places[i] = np.int32(choice_hash(key, scratch.node_hashes[i]) <= limit)
+        for i in range(n_samples):
             # As good as random, but for the few that are chosen: without a branch.
-            scratch.chosen[n_chosen] = np.int32(i - start)
-            n_chosen += np.int64(choice_hash(key, data.id_hashes[slot]) <= limit)
+            scratch.chosen[np.uint64(n_chosen)] = np.int32(i)
+            n_chosen += np.int64(scratch.places[np.uint64(i)])
     first = scratch.chosen[0] if n_chosen > 0 else np.int32(0)
     if n_chosen == 0:
         n_chosen = n_samples
@@ -71,15 +74,45 @@ def choose_samples(data, parameters, scratch, blocks, block, key, start, end):
 
 
 @pasted
-def chosen_bits(scratch, attribute, n_chosen, n_samples):
-    """What the chosen samples have in a bit column."""
+def find_spread_bits(data, scratch, n_chosen, n_samples):
+    """Find the bit columns in which the chosen samples have a one, and those in which they have a zero.
+
+    Where all are chosen, what is not known to be constant has both.
+    """
+    for word in range(data.words.shape[1]):
+        some = ~np.uint64(0)
+        zero = ~np.uint64(0)
+        if n_chosen < n_samples and data.bit_columns[word] != 0:
+            ones = ~np.uint64(0)
+            some = np.uint64(0)
+            for i in range(n_chosen):
+                bits = scratch.node_words[word, np.uint64(scratch.chosen[i])]
+                ones &= bits
+                some |= bits
+            zero = ~ones
+        scratch.chosen_bits[0, word] = zero
+        scratch.chosen_bits[1, word] = some
+
+
+@pasted
+def chosen_bit(scratch, attribute, n_chosen):
+    """What the chosen samples have in a bit column; their ones are not counted."""
+    word, bit = attribute >> 6, np.uint64(attribute & 63)
+    has_zero = np.float64((scratch.chosen_bits[0, word] >> bit) & np.uint64(1))
+    has_one = np.float64((scratch.chosen_bits[1, word] >> bit) & np.uint64(1))
+    return ChosenValues(n_chosen, 1.0 - has_zero, has_one, np.int64(0))
+
+
+@pasted
+def count_chosen_ones(scratch, attribute, n_chosen, n_samples):
+    """Number of chosen samples with 1 in a bit column."""
     column = np.uint64(attribute)
     word, bit = column >> np.uint64(6), column & np.uint64(63)
     n_ones = np.int64(0)
     for i in range(n_chosen):
         position = np.uint64(scratch.chosen[i]) if n_chosen < n_samples else np.uint64(i)
         n_ones += np.int64((scratch.node_words[word, position] >> bit) & np.uint64(1))
-    return ChosenValues(n_chosen, np.float64(n_ones == n_chosen), np.float64(n_ones > 0), np.int64(0), n_ones)
+    return n_ones
 
 
 @pasted
@@ -88,7 +121,7 @@ def chosen_numbers(data, scratch, attribute, start, end, first_copied, n_chosen)
     if n_chosen == end - start:
         gather_column(data, scratch, attribute, start, end, first_copied)
         lo, hi, n_missing = find_range(scratch, n_chosen)
-        return ChosenValues(n_chosen, lo, hi, n_missing, np.int64(0))
+        return ChosenValues(n_chosen, lo, hi, n_missing)
     lo = np.inf
     hi = -np.inf
     n_missing = np.int64(0)
@@ -103,8 +136,8 @@ def chosen_numbers(data, scratch, attribute, start, end, first_copied, n_chosen)
         lo = x if x < lo else lo
         hi = x if x > hi else hi
     if n_missing == n_chosen:
-        return ChosenValues(n_chosen, np.nan, np.nan, n_missing, np.int64(0))
-    return ChosenValues(n_chosen, lo, hi, n_missing, np.int64(0))
+        return ChosenValues(n_chosen, np.nan, np.nan, n_missing)
+    return ChosenValues(n_chosen, lo, hi, n_missing)
 
 
 @pasted

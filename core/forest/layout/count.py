@@ -46,8 +46,10 @@ from oubli.core.forest.layout.cells import (
 )
 from oubli.core.forest.layout.chosen import (
     choose_samples,
-    chosen_bits,
+    chosen_bit,
     chosen_numbers,
+    count_chosen_ones,
+    find_spread_bits,
     is_spread,
     store_ends,
     store_range,
@@ -173,7 +175,7 @@ def gather_targets(parameters, scratch, start, end, is_kept):
     that is kept has them.
     """
     for i in range(start, end):
-        scratch.node_targets[i - start] = scratch.targets[np.uint64(scratch.order[i])]
+        scratch.node_targets[np.uint64(i - start)] = scratch.targets[np.uint64(scratch.order[np.uint64(i)])]
     row = np.int64(0)
     if not is_kept and parameters.shape[0] > 1:
         row = _number_classes(parameters, scratch, end - start)
@@ -303,9 +305,11 @@ def _count_places(parameters, scratch, blocks, block, used, n_samples):
 def count_numeric(data, parameters, scratch, blocks, block, used, key, chosen, n_samples):
     """Fit the grid of a gathered numeric column and count the samples of each cell."""
     at = attribute_at(parameters, used)
-    n_missing = np.int64(0)
-    for i in range(n_samples):
-        n_missing += np.int64(scratch.values[i] != scratch.values[i])
+    n_missing = chosen.n_missing
+    if chosen.n < n_samples:
+        n_missing = np.int64(0)
+        for i in range(n_samples):
+            n_missing += np.int64(scratch.values[i] != scratch.values[i])
     if is_spread(chosen):
         store_range(scratch, blocks, block, at, chosen, n_samples)
     else:
@@ -480,7 +484,9 @@ def _count_bits(data, parameters, scratch, blocks, block, used, attribute, key, 
     width = parameters[0]["width"]
     zeros = counters_at(parameters, used)
     if is_spread(chosen):
-        store_ends(blocks, block, at, 0.0, 1.0, chosen.n - chosen.n_ones, chosen.n_ones)
+        # How many are at the ends is for mutations, which the working space never sees.
+        n_ones = count_chosen_ones(scratch, attribute, chosen.n, n_samples) if block != 0 else np.int64(0)
+        store_ends(blocks, block, at, 0.0, 1.0, chosen.n - n_ones, n_ones)
     elif chosen.lo == 0.0:
         store_ends(blocks, block, at, 0.0, np.inf, 0, NOT_SPREAD)
     else:
@@ -535,7 +541,7 @@ def _next_usable(scratch, attribute, n_features):
     return n_features
 
 
-@inner
+@pasted
 def _count_attribute(
     data, parameters, scratch, blocks, block, used, attribute, key, start, end, first_copied, n_chosen, must_be_spread
 ):
@@ -547,7 +553,7 @@ def _count_attribute(
     attributes_key = attribute_key(key, attribute)
     is_bit = is_bit_column(data, attribute)
     if is_bit:
-        chosen = chosen_bits(scratch, attribute, n_chosen, n_samples)
+        chosen = chosen_bit(scratch, attribute, n_chosen)
     else:
         chosen = chosen_numbers(data, scratch, attribute, start, end, first_copied, n_chosen)
     spread = is_spread(chosen)
@@ -593,8 +599,9 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
         blocks.longs[block, i] = 0
     if _count_targets(parameters, scratch, blocks, block, end - start):
         return False
-    n_chosen = choose_samples(data, parameters, scratch, blocks, block, key, start, end)
+    n_chosen = choose_samples(parameters, scratch, blocks, block, key, start, end)
     find_constants(data, scratch, start, end)
+    find_spread_bits(data, scratch, n_chosen, end - start)
     n_features = data.cells.shape[1]
     order_key = combine(key, ATTRIBUTE_ORDER)
     wanted = min(parameters[0]["max_features"], n_features)
@@ -608,12 +615,17 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
     taken = 0
     attribute = np.int64(NIL)
     n_passed = 0  # those found that are not spread: they take the first places of scratch.found
-    while used < wanted:
-        if not is_drawn:
-            attribute = _next_usable(scratch, attribute + 1, n_features)
-            if attribute == n_features:
+    n_again = np.int64(NIL)  # of these, those that are asked again, since there are too few others
+    while True:
+        if n_again != NIL:
+            if n_again == (n_passed if n_chosen < end - start else 0):
                 break
-            taken += 1
+            attribute = np.int64(scratch.found[n_again])
+            n_again += 1
+        elif used == wanted:
+            break
+        elif not is_drawn:
+            attribute = _next_usable(scratch, attribute + 1, n_features)
         elif taken < n_found:
             attribute = np.int64(scratch.found[taken])
             taken += 1
@@ -623,31 +635,27 @@ def count_candidates(data, parameters, scratch, blocks, block, key, start, end, 
             drawn = end_drawn
             continue
         else:
-            break
-        if not _is_constant(scratch, attribute) and _count_attribute(
-            data, parameters, scratch, blocks, block, used, attribute, key, start, end, first_copied, n_chosen, True
-        ):
-            used += 1
+            attribute = n_features
+        if attribute == n_features:
+            blocks.halves[block, IS_FILLED] = np.int32(1)
+            n_again = np.int64(0)
             continue
-        scratch.found[n_passed] = np.int32(attribute)
-        n_passed += 1
-        if block != 0:
-            skip_attribute(parameters, blocks, block, attribute)
-    if used < wanted:
-        blocks.halves[block, IS_FILLED] = np.int32(1)
-        for i in range(n_passed if n_chosen < end - start else 0):
-            attribute = np.int64(scratch.found[i])
-            # Behind the last place it does not matter whether a column is constant.
-            is_taken = used == wanted
-            is_open = not is_taken and not _is_constant(scratch, attribute)
-            if is_open and _count_attribute(
+        # Behind the last place it does not matter whether a column is constant.
+        is_taken = used == wanted
+        if not is_taken and not _is_constant(scratch, attribute):
+            is_taken = _count_attribute(
                 data, parameters, scratch, blocks, block, used, attribute, key, start, end, first_copied, n_chosen,
-                False,
-            ):  # fmt: skip
-                used += 1
-                is_taken = True
+                n_again == NIL,
+            )  # fmt: skip
+            used += np.int64(is_taken)
+        if n_again != NIL:
             if is_taken and block != 0:
                 take_attribute(parameters, blocks, block, attribute)
+        elif not is_taken:
+            scratch.found[n_passed] = np.int32(attribute)
+            n_passed += 1
+            if block != 0:
+                skip_attribute(parameters, blocks, block, attribute)
     _restore_permutation(scratch, drawn)
     blocks.longs[block, N_ATTRIBUTES] = used
     blocks.longs[block, IS_COUNTED] = 1
