@@ -63,7 +63,6 @@ def look_at_the_model(console: Console, server: Running, model: dict[str, str]) 
     console.section("Receipts").locator("tbody tr").first.get_by_role("button").click()
     expect(page.locator(".erasures-verdict")).to_contain_text("The receipt is right")
     expect(console.section("One receipt")).to_contain_text(model["guarantee"])
-    assert console.complaints == []
 
 
 @pytest.mark.parametrize("kind", FLAGS)
@@ -123,4 +122,3 @@ def test_a_model_without_samples_can_be_filled(browser: Browser, tmp_path: Path)
         expect(page.get_by_role("treeitem")).to_have_count(1)
         expect(page.get_by_role("treeitem")).to_contain_text("no samples")
         console.check_access()
-        assert console.complaints == []

@@ -2,16 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, expect
 
 from oubli.app.ledger.downloads import check_ledger, check_receipt, read_public_keys
 from tests.process.console.audit.worlds import CASE, World
-from tests.process.console.support import NARROW, WIDE, Console, looking, make_key
+from tests.process.console.support import NARROW, WIDE, Console, changed, looking, with_key
 from tests.serving import Running
 
 RIGHT = "The receipt is right"
@@ -87,24 +86,12 @@ def test_an_erasure_shows_by_itself_and_runs_out(browser: Browser, world: World)
         expect(rows.first).to_contain_text("left")
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
-        world.finish()
+        world.server.finish("/model/scrub")
         expect(console.section("One receipt")).to_contain_text(
             "erased from the model and from all files", timeout=15_000
         )
         expect(verdict(console)).to_contain_text(RIGHT)
         expect(rows.first).not_to_contain_text("left")
-
-
-def changed(page: Page, path: str, change: Callable[[Any], None]) -> None:
-    """Have answers to a path changed on their way."""
-
-    def answer(route: Route) -> None:
-        response = route.fetch()
-        content = response.json()
-        change(content)
-        route.fulfill(response=response, json=content)
-
-    page.route(f"**{path}", answer)
 
 
 def test_a_changed_receipt_is_found_among_all_and_a_check_counts_for_what_was_checked(
@@ -183,8 +170,7 @@ def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, worl
 
 
 def test_a_key_that_may_erase_sees_receipts_and_no_ledger(browser: Browser, guarded: Running) -> None:
-    with looking(browser, guarded, view="erasures") as console:
-        console.enter_key(make_key(guarded, "erase"))
+    with with_key(browser, guarded, "erase", view="erasures") as console:
         console.go("Erasures")
         open_newest(console)
         expect(verdict(console)).to_contain_text(UNABLE)

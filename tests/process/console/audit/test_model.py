@@ -7,12 +7,8 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.process.console.audit.worlds import COLUMN, FLAGS, LABELS, World, world_in
-from tests.process.console.support import Console, looking, make_key
+from tests.process.console.support import Console, looking, with_key
 from tests.serving import Running, serving
-
-
-def tree(console: Console) -> Locator:
-    return console.page.get_by_role("tree")
 
 
 def nodes(console: Console) -> Locator:
@@ -60,7 +56,7 @@ def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
     with looking(browser, world.server, view="model") as console:
         expect(nodes(console).first).to_be_visible()
         console.page.get_by_role("button", name="Next").click()
-        expect(tree(console)).to_have_attribute("aria-label", "Tree 2")
+        expect(console.page.get_by_role("tree")).to_have_attribute("aria-label", "Tree 2")
         first = nodes(console).first
         expect(first).to_have_attribute("aria-expanded", "true")
         expect(console.page.locator(".tree-detail")).to_contain_text(f"{root['n_samples']} samples")
@@ -233,8 +229,7 @@ def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: Wor
 def test_who_may_change_nothing_is_offered_no_change(
     browser: Browser, guarded: Running, scope: str, hidden: set[str]
 ) -> None:
-    with looking(browser, guarded, view="model") as console:
-        console.enter_key(make_key(guarded, scope))
+    with with_key(browser, guarded, scope, view="model") as console:
         console.go("Model")
         expect(console.section("Parameters").locator("tbody tr").first).to_be_visible()
         if scope == "read":
@@ -242,7 +237,6 @@ def test_who_may_change_nothing_is_offered_no_change(
         for name in hidden:
             expect(console.section(name)).to_have_count(0)
         expect(console.page.get_by_role("button", name="Restore", exact=True)).to_have_count(0)
-        console.check_silence()
 
 
 def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, tmp_path: Path) -> None:
