@@ -153,10 +153,10 @@ class Node:
 class Nodes:
     """The nodes of one cluster."""
 
-    def __init__(self, folder: Path, server: Server, n: int = 2, *more: str, database: str | None = None) -> None:
+    def __init__(self, folder: Path, server: Server, n: int, *more: str) -> None:
         self.folder = folder
         self.server = server
-        self.database = database or server.new_database()
+        self.database = server.new_database()
         write_csv(folder / "people.csv")
         (folder / "secret").write_text(SECRET)
         (folder / "secret").chmod(0o600)
