@@ -27,7 +27,6 @@ LONG = (
     "tests/process/project/test_docker.py",
     "tests/process/project/test_gallery.py",
     "tests/process/project/test_monitoring.py",
-    "tests/process/project/test_one_deletion.py",
     "tests/process/project/test_packaging.py",
     "tests/process/replication/",
     "tests/unit/app/storage/postgres/",

@@ -1,7 +1,6 @@
 """A server that many tests look at, and the console in a page."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -24,13 +23,3 @@ def console(browser: Browser, server: Running, request: pytest.FixtureRequest) -
     """The console in a new page, used by mouse or by keyboard."""
     with looking(browser, server, uses_keys=request.param) as console:
         yield console
-
-
-@pytest.fixture
-def csv(tmp_path: Path) -> Path:
-    """A file of samples: 7 of them, one with a line break between quotes."""
-    lines = ["id,subject,age,job,grew,income"]
-    lines += [f'file-{i},"p\n{i}",{20 + i},cook,true,yes' for i in range(7)]
-    path = tmp_path / "more.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return path

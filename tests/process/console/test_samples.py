@@ -133,9 +133,11 @@ def test_add_a_sample_with_what_is_wrong_told_at_its_place(console: Console, ser
     console.check_silence("perhaps", name)
 
 
-def test_add_a_file(console: Console, server: Running, csv: Path) -> None:
+def test_add_a_file(console: Console, server: Running, tmp_path: Path) -> None:
     name = f"file {console.hand.uses_keys}"
-    csv.write_text(csv.read_text().replace("file", name))
+    rows = [f'{name}-{i},"p\n{i}",{20 + i},cook,true,yes' for i in range(7)]  # with a line break between quotes
+    csv = tmp_path / "more.csv"
+    csv.write_text("\n".join(["id,subject,age,job,grew,income", *rows]) + "\n")
     console.open("samples")
     section = console.section("Add")
     console.hand.press(section.get_by_text("A CSV file"))

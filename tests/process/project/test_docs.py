@@ -291,6 +291,18 @@ def test_the_flags_that_the_pages_show_are_there() -> None:
     assert shown > 20
 
 
+@pytest.mark.long
+def test_the_list_of_files_in_the_architecture_is_what_a_trace_of_a_deletion_finds() -> None:
+    """The files that a deletion on the fast path enters, in the order in which it does."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = text.partition("## One deletion, from the socket to the leaf")[2].partition("\n## ")[0]
+    described = re.findall(r"^\| `((?:app|core)/[a-z_/]+\.py)`", section, re.MULTILINE)
+    told = output_of(sys.executable, "benchmarks/trace_write.py", "--files")
+    part = told.partition("DELETE, fast path")[2].partition("POST, ordinary path")[0]
+    assert described == re.findall(r"^ {4}(\S+)", part, re.MULTILINE)
+    assert len(described) > 10
+
+
 # -- the site ---------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from oubli.app.cli.main import main
-from tests.process.app.http.test_tls import Tls, make_certificate
+from tests.process.app.http.test_tls import TLS, Tls, make_certificate
 from tests.serving import ROOT, Process, Running, output_of, run_cli, serving, small_table, started_cli, wait_for
 from tests.tiers import ordinary
 
@@ -141,8 +141,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     (folder / "key").write_text("k" * 20)
     make_certificate(folder)
-    flags = (*small_table(folder), "--ephemeral", "--api-key-file", "key")
-    flags += ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
+    flags = (*small_table(folder), "--ephemeral", "--api-key-file", "key", *TLS)
     with serving(*flags, cwd=folder, running=Secured) as server:
         yield cast("Secured", server)
 

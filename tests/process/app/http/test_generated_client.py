@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,16 +31,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def fetch(server: Running, path: str) -> bytes:
-    request = urllib.request.Request(server.url + path, headers={"X-API-Key": KEY})  # noqa: S310
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-        content: bytes = answer.read()
-    return content
-
-
 def generate(server: Running, document: str, folder: Path) -> None:
     """Generate a client from a document as docs/how-to/clients.md says: without a warning."""
-    (folder / "openapi.json").write_bytes(fetch(server, document))
+    status, content = server.ask("GET", document, X_API_Key=KEY)
+    assert status == 200
+    (folder / "openapi.json").write_text(json.dumps(content))
     types = ("text/csv", "application/x-ndjson", "application/vnd.apache.arrow.stream")
     overrides = {"content_type_overrides": dict.fromkeys(types, "application/octet-stream")}
     (folder / "generator.yaml").write_text(json.dumps(overrides))  # which is YAML

@@ -14,12 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.process.app.http.test_tls import Tls, make_certificate
+from tests.process.app.http.test_tls import TLS, Tls, make_certificate
 from tests.serving import APP, Running, free_port, serving, small_table
 from tests.tiers import ordinary
 
 HANDING = str(Path(__file__).with_name("handing.py"))
-TLS = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
 AT_START = ("told", "listening")
 ALL = (*AT_START, "again", "closed", "written")
 

@@ -18,6 +18,7 @@ from tests.serving import Running, free_port, serving, small_table, wait_for
 from tests.unit.app.outgoing.certificates import authority, certificate
 
 HEADERS = {"Content-Type": "application/json"}
+TLS = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
 PREDICT = json.dumps({"instances": [[3, "a"]]})
 
 
@@ -52,8 +53,8 @@ class Tls(Running):
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Running]:
     make_certificate(tmp_path)
-    flags = (*small_table(tmp_path), "--ephemeral", "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
-    with serving(*flags, cwd=tmp_path, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
+    flags = (*small_table(tmp_path), "--ephemeral")
+    with serving(*flags, *TLS, cwd=tmp_path, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
         yield running
 
 
@@ -103,9 +104,8 @@ def test_a_handshake_that_does_not_come_is_ended(server: Running) -> None:
 def test_a_certificate_that_cannot_be_used_is_refused_at_once(tmp_path: Path, n_flags: int, says: str) -> None:
     for name, text in (("cert.pem", "no certificate"), ("key.pem", "no key"), ("data.csv", "a,b\n1,2\n")):
         (tmp_path / name).write_text(text)
-    flags = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")[:n_flags]
     with (
         pytest.raises(AssertionError, match=f"(?s)the server ended with 2.*{says}"),
-        serving("--data", "data.csv", "--target", "b", *flags, cwd=tmp_path),
+        serving("--data", "data.csv", "--target", "b", *TLS[:n_flags], cwd=tmp_path),
     ):
         pass
