@@ -22,7 +22,6 @@ LONG = (
     "tests/process/client/test_cluster.py",
     "tests/process/console/",
     "tests/process/project/test_budget.py",
-    "tests/process/project/test_compose_cluster.py",
     "tests/process/project/test_deployment.py",
     "tests/process/project/test_docker.py",
     "tests/process/project/test_gallery.py",

@@ -1,4 +1,4 @@
-"""All views over each kind of model."""
+"""All views over each kind of model; and in light and dark, wide and narrow: axe finds nothing, nothing sticks out."""
 
 from pathlib import Path
 
@@ -6,9 +6,17 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.process.console.people import write_csv, write_people
-from tests.process.console.support import NARROW, Console, looking
+from tests.process.console.support import NARROW, WIDE, Console, looking
 from tests.serving import Running, serving
 
+VIEWS = {
+    "now": "Now",
+    "predict": "Predict",
+    "samples": "Samples and people",
+    "erasures": "Erasures",
+    "model": "Model",
+    "ledger": "Ledger and access",
+}
 FEW = ("--n-estimators", "3")
 FLAGS = {"forest": FEW, "tree": (), "online-boosting": FEW, "incremental-boosting": FEW}
 
@@ -122,3 +130,28 @@ def test_a_model_without_samples_can_be_filled(browser: Browser, tmp_path: Path)
         expect(page.get_by_role("treeitem")).to_have_count(1)
         expect(page.get_by_role("treeitem")).to_contain_text("no samples")
         console.check_access()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_a_view(browser: Browser, server: Running, view: str, scheme: str, size: tuple[int, int]) -> None:
+    with looking(browser, server, size=size, scheme=scheme) as console:
+        page = console.page
+        console.open(view)
+        expect(console.heading(VIEWS[view])).to_be_visible()
+        expect(page.locator(".state-loading")).to_have_count(0)
+        if view == "now":
+            expect(page.locator("live-line .line-value").first).not_to_have_text("…")
+        for summary in page.locator("summary").all():
+            summary.click()
+        console.check_access()
+        console.check_fits()
+        small = page.evaluate(
+            """() => [...document.querySelectorAll("button, a[href], summary, input")]
+                .filter((node) => node.checkVisibility() && !node.closest("label") && node.ariaHidden !== "true")
+                .filter((node) => getComputedStyle(node).display !== "inline")
+                .filter((node) => node.getBoundingClientRect().height < 24 || node.getBoundingClientRect().width < 24)
+                .map((node) => node.outerHTML)"""
+        )
+        assert [one for one in small if "shell-skip" not in one] == []
