@@ -58,9 +58,7 @@ def test_many_threads_share_a_client_and_read_their_writes(server: Running) -> N
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_restart_in_the_middle_of_additions_doubles_nothing_and_loses_nothing(
-    tmp_path: Path, how: signal.Signals
-) -> None:
+def test_a_restart_amid_additions_doubles_nothing_and_loses_nothing(tmp_path: Path, how: signal.Signals) -> None:
     port, cwd = free_port(), folder_with_data(tmp_path)
     going = Going()
     with ThreadPoolExecutor(N_WORKERS) as pool:

@@ -16,6 +16,10 @@ MOST_TABS = 250  # keys until something has the focus
 WIDE, NARROW = (1440, 900), (360, 740)
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
+STORED = """async () => JSON.stringify([
+    {...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state,
+    await indexedDB.databases(), await caches.keys()])"""
+
 
 @dataclass
 class Hand:
@@ -127,14 +131,9 @@ class Console:
     def check_silence(self, *secrets: str) -> None:
         """No secret is in an address, in storage or in a log, and no other host was asked."""
         addresses = [one.url for one in self.requests]
-        assert {urlsplit(one).netloc for one in addresses if one.startswith("http")} == {
-            f"127.0.0.1:{self.server.port}"
-        }
-        stored = self.page.evaluate(
-            """async () => JSON.stringify([
-                {...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state,
-                await indexedDB.databases(), await caches.keys()])"""
-        )
+        hosts = {urlsplit(one).netloc for one in addresses if one.startswith("http")}
+        assert hosts == {f"127.0.0.1:{self.server.port}"}
+        stored = self.page.evaluate(STORED)
         assert stored.startswith('[{},{},"",'), stored
         log = self.server.output[self._log_before :]
         for secret in secrets:
@@ -190,12 +189,10 @@ def make_key(server: Running, *scopes: str) -> str:
 
 
 @contextmanager
-def with_key(
-    browser: Browser, server: Running, *scopes: str, view: str = "", uses_keys: bool = False
-) -> Iterator[Console]:
+def with_key(browser: Browser, server: Running, *scopes: str, view: str = "", **how: Any) -> Iterator[Console]:
     """Have a page at a view, and give it a new key with some scopes, which must stay a secret."""
     key = make_key(server, *scopes)
-    with looking(browser, server, view=view, uses_keys=uses_keys) as console:
+    with looking(browser, server, view=view, **how) as console:
         console.enter_key(key)
         yield console
         console.check_silence(key)

@@ -63,9 +63,7 @@ class Answers:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_the_nodes_are_shown_and_kept_up_to_date(
-    browser: Browser, server: Running, scheme: str, size: tuple[int, int]
-) -> None:
+def test_the_nodes_are_kept_up_to_date(browser: Browser, server: Running, scheme: str, size: tuple[int, int]) -> None:
     with looking(browser, server, scheme=scheme, size=size) as console:
         answers = Answers(console, "leader")
         console.open()
@@ -124,9 +122,7 @@ def test_a_page_that_nobody_sees_asks_for_nothing(browser: Browser, server: Runn
 
 
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
-def test_a_follower_names_the_leader_and_leaves_changes_to_it(
-    browser: Browser, server: Running, uses_keys: bool
-) -> None:
+def test_a_follower_leaves_changes_to_the_leader_it_names(browser: Browser, server: Running, uses_keys: bool) -> None:
     with looking(browser, server, uses_keys=uses_keys) as console:
         answers = Answers(console, "follower")
         page = console.page

@@ -52,11 +52,8 @@ def test_a_person_with_a_hostile_name_is_found_and_forgotten(browser: Browser, s
         console.open("samples")
         section, found = console.section("Find"), console.section("Held")
         if "\n" in subject:  # a field of one line cannot hold it; the list can
-            sample_id = before[0]["id"]
-            page.evaluate(
-                "(id) => import('/console/views/sample-sheet.js').then((sheets) => { sheets.openSample(id); })",
-                sample_id,
-            )
+            opening = "(id) => import('/console/views/sample-sheet.js').then((sheets) => { sheets.openSample(id); })"
+            page.evaluate(opening, before[0]["id"])
         else:
             console.hand.fill(section.get_by_label("Subject or id"), subject)
             console.hand.press(section.get_by_role("button", name="Find"))

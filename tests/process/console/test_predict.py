@@ -14,10 +14,8 @@ from tests.serving import Running, serving
 
 def shown(console: Console) -> list[str]:
     """Return label and probabilities as they are shown."""
-    return [
-        console.page.locator(".predict-label").first.inner_text(),
-        *console.page.locator(".predict-answer .bars-value").all_inner_texts(),
-    ]
+    label = console.page.locator(".predict-label").first.inner_text()
+    return [label, *console.page.locator(".predict-answer .bars-value").all_inner_texts()]
 
 
 def expected(server: Running, row: list[object]) -> list[str]:

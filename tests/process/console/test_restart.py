@@ -43,9 +43,7 @@ def test_the_page_says_so_and_goes_on_by_itself(browser: Browser, tmp_path: Path
             expect(page.locator(".now-count")).to_have_text("120")
 
 
-def test_a_request_that_is_lost_while_the_server_answers_others_is_sent_again(
-    browser: Browser, server: Running
-) -> None:
+def test_a_request_that_is_lost_while_others_are_answered_is_sent_again(browser: Browser, server: Running) -> None:
     asked: list[str] = []
 
     def lose_the_first(route: Route) -> None:

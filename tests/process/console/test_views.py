@@ -99,9 +99,8 @@ def test_numbers(browser: Browser, tmp_path: Path, kind: str) -> None:
         console.open("predict")
         console.hand.fill(page.get_by_label("size", exact=True), "16")
         expected = server.ask("POST", "/predict", {"instances": [[16]]})[1]["predictions"][0]
-        expect(page.locator(".predict-label")).to_have_text(
-            page.evaluate("async (value) => (await import('/console/lib/format.js')).precise(value)", expected)
-        )
+        shown = page.evaluate("async (value) => (await import('/console/lib/format.js')).precise(value)", expected)
+        expect(page.locator(".predict-label")).to_have_text(shown)
         if model["guarantee"] == "exact":
             without = console.section("Without a person")
             expect(without.get_by_label("Name")).to_have_value("s0")
@@ -132,6 +131,14 @@ def test_a_model_without_samples_can_be_filled(browser: Browser, tmp_path: Path)
         console.check_access()
 
 
+# Controls that are too small for a finger.
+SMALL = """() => [...document.querySelectorAll("button, a[href], summary, input")]
+    .filter((node) => node.checkVisibility() && !node.closest("label") && node.ariaHidden !== "true")
+    .filter((node) => getComputedStyle(node).display !== "inline")
+    .filter((node) => node.getBoundingClientRect().height < 24 || node.getBoundingClientRect().width < 24)
+    .map((node) => node.outerHTML)"""
+
+
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
@@ -147,11 +154,4 @@ def test_a_view(browser: Browser, server: Running, view: str, scheme: str, size:
             summary.click()
         console.check_access()
         console.check_fits()
-        small = page.evaluate(
-            """() => [...document.querySelectorAll("button, a[href], summary, input")]
-                .filter((node) => node.checkVisibility() && !node.closest("label") && node.ariaHidden !== "true")
-                .filter((node) => getComputedStyle(node).display !== "inline")
-                .filter((node) => node.getBoundingClientRect().height < 24 || node.getBoundingClientRect().width < 24)
-                .map((node) => node.outerHTML)"""
-        )
-        assert [one for one in small if "shell-skip" not in one] == []
+        assert [one for one in page.evaluate(SMALL) if "shell-skip" not in one] == []

@@ -175,8 +175,11 @@ class Truth:
         acknowledged = [one.named(one.answer["ids"]) if one.kind == "add" else one for one in answered]
         in_flight = [_with_ids(one, held) for one in operations if one.is_open]
         best: tuple[Differences, World] | None = None
-        for placed in _placements(acknowledged, in_flight, self.version, version):
-            world, wrong = self._replay(acknowledged, placed)
+        told = {one.version for one in acknowledged if one.changed}
+        untold = [number for number in range(self.version + 1, version + 1) if number not in told]
+        # Every way in which requests in flight can have the versions that no one was told.
+        for chosen in permutations(in_flight, len(untold)):
+            world, wrong = self._replay(acknowledged, dict(zip(untold, chosen, strict=True)))
             found = compare(world.held, held, misreported=(*complaints, *wrong))
             if best is None or _n_wrong(found) < _n_wrong(best[0]):
                 best = found, world
@@ -205,11 +208,8 @@ class Truth:
                 made = world.make(change)
                 if not made or not _says(change, made, absent):
                     wrong.append(f"version {version}: {change.kind} touched {made}, the answer says {change.status}")
-            wrong.extend(
-                f"version {version}: {one.kind} was answered as if nothing changed"
-                for one in without.get(version, [])
-                if world.copy().make(one)
-            )
+            not_told = [one for one in without.get(version, []) if world.copy().make(one)]
+            wrong += [f"version {version}: {one.kind} was answered as if nothing changed" for one in not_told]
         return world, wrong
 
     def _without_repeated(self, answered: Sequence[Operation]) -> list[Operation]:
@@ -275,13 +275,3 @@ def _with_ids(operation: Operation, held: Mapping[str, Content]) -> Operation:
     ids = [sent.id or by_mark.get(sent.content.mark) for sent in operation.samples]
     found = [name for name in ids if name is not None]
     return operation.named(found) if len(found) == len(ids) else operation
-
-
-def _placements(
-    acknowledged: Sequence[Operation], in_flight: Sequence[Operation], first: int, last: int
-) -> Iterator[dict[int, Operation]]:
-    """Yield every way in which requests in flight can have the versions that no one was told."""
-    told = {one.version for one in acknowledged if one.changed}
-    untold = [version for version in range(first + 1, last + 1) if version not in told]
-    for chosen in permutations(in_flight, len(untold)):
-        yield dict(zip(untold, chosen, strict=True))

@@ -464,11 +464,8 @@ def states(scene: Scene) -> Case:
 def trees(scene: Scene) -> Case:
     status, told = scene.host.ask("POST", "/model/states")
     assert status in (200, 201)
-    path = f"/model/states/{told['index']}?trees=true"
-    silent = (200, None)
-    return _asked_of_a_copy(
-        scene, "tree_digests", "GET", path, lambda code, told: (code, told["tree_digests"]) == silent
-    )
+    what = ("tree_digests", "GET", f"/model/states/{told['index']}?trees=true")
+    return _asked_of_a_copy(scene, *what, lambda status, told: (status, told["tree_digests"]) == (200, None))
 
 
 def events(scene: Scene) -> Case:
@@ -908,9 +905,7 @@ def files_of(directory: Path) -> bytes:
     return b"\0".join(path.read_bytes().rstrip(b"\0") for path in paths)
 
 
-def test_digests_and_salts_of_before_are_nowhere_and_digests_of_trees_are_never_on_the_disk(
-    tmp_path, monkeypatch, caplog
-):
+def test_old_digests_and_salts_are_nowhere_and_those_of_trees_never_on_the_disk(tmp_path, monkeypatch, caplog):
     """A digest is a function of all samples: it confirms the one right guess among all that the canary could have been.
 
     `tests/histories/backups.py` looks for them in files and answers after any history; here the log and the memory are

@@ -21,9 +21,8 @@ def test_later(): pass
 
 
 def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.CompletedProcess[str]:
-    (folder / "conftest.py").write_text(
-        f"import tests.budget\nfrom tests.budget import *\ntests.budget._PATIENCE = {patience}\n", encoding="utf-8"
-    )
+    text = f"import tests.budget\nfrom tests.budget import *\ntests.budget._PATIENCE = {patience}\n"
+    (folder / "conftest.py").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", *options, str(folder)]
     # A worker writes a record of its own: this is none.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}

@@ -20,9 +20,8 @@ CLUSTER = KUBERNETES / "cluster"
 
 
 def objects(folder: Path = KUBERNETES) -> list[dict[str, Any]]:
-    return [
-        one for path in sorted(folder.glob("*.yaml")) for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))
-    ]
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml"))]
+    return [one for text in texts for one in yaml.safe_load_all(text)]
 
 
 def the(kind: str, folder: Path = KUBERNETES) -> dict[str, Any]:

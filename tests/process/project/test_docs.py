@@ -25,10 +25,8 @@ from tests.tiers import ordinary
 
 DOCS = ROOT / "docs"
 # The pages of the gallery are notebooks, which test_gallery.py runs.
-PAGES = [
-    "README.md",
-    *sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md") if "gallery" not in path.parts),
-]
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md") if "gallery" not in path.parts)
+PAGES.insert(0, "README.md")
 DOCUMENTS = [*PAGES, "ARCHITECTURE.md", "CHANGELOG.md", "examples/README.md"]
 ADDRESS = "http://127.0.0.1:8000"  # that the pages name
 

@@ -92,16 +92,14 @@ PRINTING = (["predict", *LAX, "m.oubli"], ["influence", "m.oubli"], ["influence"
 
 
 @pytest.mark.parametrize("arguments", ordinary(PRINTING, PRINTING[0]), ids=" ".join)
-def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(
-    cli: Cli, people: Path, tmp_path: Path, arguments: list[str]
-) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(cli: Cli, people: Path, arguments: list[str]) -> None:
     assert cli("fit", "--data", str(people), *FIT, "--output", "m.oubli")[0] == 0
     before = signal.getsignal(signal.SIGPIPE)
     assert cli("predict", "m.oubli", str(people), *LAX)[0] == 0
     assert signal.getsignal(signal.SIGPIPE) is before, "anyone who uses sockets in this process would be killed"
     reader, writer = os.pipe()
     os.close(reader)
-    options: dict[str, Any] = {"stdout": writer, "stderr": subprocess.PIPE, "cwd": tmp_path, "env": environment()}
+    options: dict[str, Any] = {"stdout": writer, "stderr": subprocess.PIPE, "env": environment()}
     ended = subprocess.run([*APP, *arguments, str(people)], **options, text=True, check=False)
     os.close(writer)
     assert (ended.returncode, "Error" in ended.stderr, "Broken" in ended.stderr) == (0, False, False), ended.stderr

@@ -104,8 +104,6 @@ def test_a_handshake_that_does_not_come_is_ended(server: Running) -> None:
 def test_a_certificate_that_cannot_be_used_is_refused_at_once(tmp_path: Path, n_flags: int, says: str) -> None:
     for name, text in (("cert.pem", "no certificate"), ("key.pem", "no key"), ("data.csv", "a,b\n1,2\n")):
         (tmp_path / name).write_text(text)
-    with (
-        pytest.raises(AssertionError, match=f"(?s)the server ended with 2.*{says}"),
-        serving("--data", "data.csv", "--target", "b", *TLS[:n_flags], cwd=tmp_path),
-    ):
+    refused = pytest.raises(AssertionError, match=f"(?s)the server ended with 2.*{says}")
+    with refused, serving("--data", "data.csv", "--target", "b", *TLS[:n_flags], cwd=tmp_path):
         pass

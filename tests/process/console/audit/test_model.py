@@ -106,10 +106,8 @@ def test_a_tree_is_walked_by_keyboard(browser: Browser, world: World) -> None:
 
 def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
-        console.page.route(
-            "**/model/trees/*?node=*",
-            lambda route: route.fulfill(status=404, json={"type": "urn:oubli:problem:no-tree"}),
-        )
+        problem = {"type": "urn:oubli:problem:no-tree"}
+        console.page.route("**/model/trees/*?node=*", lambda route: route.fulfill(status=404, json=problem))
         console.open("model")
         console.page.locator('[role=treeitem][aria-expanded="false"] .tree-question').first.click()
         expect(console.page.get_by_text("the tree is redrawn")).to_be_visible()
@@ -226,9 +224,7 @@ def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: Wor
     ("scope", "hidden"),
     [("read", {"Fit again", "Maintenance"}), ("predict", {"Importances", "Trees", "Snapshot", "Fit again"})],
 )
-def test_who_may_change_nothing_is_offered_no_change(
-    browser: Browser, guarded: Running, scope: str, hidden: set[str]
-) -> None:
+def test_only_what_a_key_may_do_is_offered(browser: Browser, guarded: Running, scope: str, hidden: set[str]) -> None:
     with with_key(browser, guarded, scope, view="model") as console:
         console.go("Model")
         expect(console.section("Parameters").locator("tbody tr").first).to_be_visible()
