@@ -21,34 +21,6 @@ FEW = ("--n-estimators", "3")
 FLAGS = {"forest": FEW, "tree": (), "online-boosting": FEW, "incremental-boosting": FEW}
 
 
-def look_at_predictions(console: Console, model: dict[str, str]) -> None:
-    console.go("Predict")
-    expect(console.page.locator(".predict-answer .bars-value")).to_have_count(2)
-    why, without = console.section("Why"), console.section("Without a person")
-    if model["kind"] == "tree":
-        expect(why).to_contain_text("cannot say which samples")
-    else:
-        console.hand.press(why.get_by_role("button", name="Which samples are behind this answer?"))
-        expect(why.get_by_role("heading", name="Samples that help this answer most")).to_be_visible(timeout=90_000)
-    if model["guarantee"] == "exact":
-        console.hand.press(without.get_by_role("button", name="Predict without"))
-        expect(without).to_contain_text("without 2 samples; 118 are left.", timeout=90_000)
-    else:
-        expect(without).to_contain_text("Only an exact model can")
-
-
-def forget_a_person(console: Console, guarantee: str) -> None:
-    console.go("Samples and people")
-    section = console.section("Find")
-    console.hand.fill(section.get_by_label("Subject or id"), "person 3")
-    console.hand.press(section.get_by_role("button", name="Forget"))
-    dialog = console.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Within 1 min:" if guarantee == "exact" else "After the next scrub")
-    console.hand.press(dialog.get_by_role("button", name="Forget the person"))
-    expect(section.locator("receipt-card")).to_contain_text(f"2 samples ({guarantee})")
-    console.check_silence("person 3")
-
-
 def look_at_the_model(console: Console, server: Running, model: dict[str, str]) -> None:
     """Use all that the views of the model and of erasures have for it, and erase a sample."""
     page = console.page
@@ -83,8 +55,30 @@ def test_classes(browser: Browser, tmp_path: Path, kind: str) -> None:
             expect(console.section("Model")).to_contain_text(text)
         console.check_access()
         console.check_fits()
-        look_at_predictions(console, model)
-        forget_a_person(console, model["guarantee"])
+        # Predictions
+        console.go("Predict")
+        expect(console.page.locator(".predict-answer .bars-value")).to_have_count(2)
+        why, without = console.section("Why"), console.section("Without a person")
+        if kind == "tree":
+            expect(why).to_contain_text("cannot say which samples")
+        else:
+            console.hand.press(why.get_by_role("button", name="Which samples are behind this answer?"))
+            expect(why.get_by_role("heading", name="Samples that help this answer most")).to_be_visible(timeout=90_000)
+        if model["guarantee"] == "exact":
+            console.hand.press(without.get_by_role("button", name="Predict without"))
+            expect(without).to_contain_text("without 2 samples; 118 are left.", timeout=90_000)
+        else:
+            expect(without).to_contain_text("Only an exact model can")
+        # Samples and people
+        console.go("Samples and people")
+        section = console.section("Find")
+        console.hand.fill(section.get_by_label("Subject or id"), "person 3")
+        console.hand.press(section.get_by_role("button", name="Forget"))
+        dialog = console.page.get_by_role("dialog")
+        expect(dialog).to_contain_text("Within 1 min:" if model["guarantee"] == "exact" else "After the next scrub")
+        console.hand.press(dialog.get_by_role("button", name="Forget the person"))
+        expect(section.locator("receipt-card")).to_contain_text(f"2 samples ({model['guarantee']})")
+        console.check_silence("person 3")
         look_at_the_model(console, server, model)
 
 

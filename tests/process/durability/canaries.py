@@ -77,19 +77,12 @@ def forms_of_text(text: str) -> Iterator[bytes]:
         yield encoded[(shift * 8 + 5) // 6 + 1 : -4]
 
 
-def forms_of_number(value: float) -> Iterator[bytes]:
-    """Yield a number as bytes and as text."""
-    for form in ("<f", ">f", "<d", ">d"):
-        yield struct.pack(form, value)
-    yield repr(value).encode("ascii")
-    yield struct.pack("<f", value).hex().encode("ascii")
-
-
 def forms(one: Canary) -> dict[str, list[bytes]]:
     """Return what could be left of a canary, by what it is."""
     found = {name: list(forms_of_text(text)) for name, text in zip(("id", "subject", "word"), one.texts, strict=True)}
     for j, value in enumerate(one.numbers):
-        found[f"number {j}"] = list(forms_of_number(value))
+        packed = [struct.pack(form, value) for form in ("<f", ">f", "<d", ">d")]
+        found[f"number {j}"] = [*packed, repr(value).encode("ascii"), packed[0].hex().encode("ascii")]
     return found
 
 

@@ -52,15 +52,13 @@ class Request:
     target: str
     content: dict[str, Any] | None = None
 
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.operation.key is None else {"Idempotency-Key": self.operation.key}
+
     def sent_to(self, server: Running) -> tuple[int, Any]:
         """Send it on a connection of its own; return status and content."""
-        key = self.operation.key
-        return server.ask(self.method, self.target, self.content, **({} if key is None else {"Idempotency_Key": key}))
-
-    def sent_on(self, connection: http.client.HTTPConnection) -> None:
-        key, body = self.operation.key, None if self.content is None else json.dumps(self.content)
-        headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
-        connection.request(self.method, self.target, body, headers)
+        return server.ask(self.method, self.target, self.content, **self.headers)
 
 
 def as_json(sent: Sent, *, readd: bool = False) -> dict[str, Any]:
@@ -206,7 +204,9 @@ class Client(threading.Thread):
             connection.close()
 
     def _ask(self, connection: http.client.HTTPConnection, request: Request) -> bool:
-        request.sent_on(connection)
+        body = None if request.content is None else json.dumps(request.content)
+        headers = {"Content-Type": "application/json", **request.headers}
+        connection.request(request.method, request.target, body, headers)
         answer = connection.getresponse()
         content = json.loads(answer.read())
         operation = request.operation

@@ -130,17 +130,15 @@ class Disk:
                 change(names)
         directory.mkdir(parents=True)
         for name, file in names.items():
-            if name.endswith(_DIRECTORY) or not self._is_reached(name, names):
+            parents = [str(parent) for parent in Path(name).parents if self._is_ours(str(parent))]
+            # It can be found when the names of all directories on the way to it are there.
+            is_reached = all(parent == self._root or parent + _DIRECTORY in names for parent in parents)
+            if name.endswith(_DIRECTORY) or not is_reached:
                 continue
             path = directory / os.path.relpath(name, self._root)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.after_power_loss(lucky))
             path.chmod(0o600)
-
-    def _is_reached(self, name: str, names: Names) -> bool:
-        """Whether a file can be found: the names of all directories on the way to it are there."""
-        parents = [str(parent) for parent in Path(name).parents if self._is_ours(str(parent))]
-        return all(parent == self._root or parent + _DIRECTORY in names for parent in parents)
 
     # --- one call
 

@@ -35,9 +35,6 @@ class Kill:
     number: int
     when: Literal["before", "after"]
 
-    def __str__(self) -> str:
-        return f"{self.when} {self.step} {self.number}"
-
 
 @dataclass
 class Plan:
@@ -81,8 +78,16 @@ class History:
             for path in _UPKEEP:
                 self._ask(server, _REQUESTS_BETWEEN)
                 self._keep_up(server, path)
-            self._fit_anew(server)
-            self._restore(server)
+            # The model is fitted aside with the parameters it has, and changed meanwhile.
+            fit = self._note(Operation("rebuild"))
+            fit.answer = server.finish("/model/fit", meanwhile=lambda: self._ask(server, _REQUESTS_MEANWHILE))
+            fit.status = 200
+            # It is taken out and put back.
+            self._keep_up(server, "/snapshot")
+            _, snapshot = server.get("/snapshot/file")
+            restore = self._note(Operation("rebuild"))
+            restore.status, restore.answer = server.ask("PUT", "/snapshot/file", snapshot)
+            assert (restore.status, restore.answer["no_longer_held"]) == (200, 0), restore.answer
         except (OSError, http.client.HTTPException):
             return False
         return True
@@ -90,8 +95,7 @@ class History:
     def _ask(self, server: Running, n: int) -> None:
         for _ in range(n):
             request = self._chooser.next()
-            operation = request.operation
-            self.operations.append(operation)
+            operation = self._note(request.operation)
             operation.status, operation.answer = request.sent_to(server)
             assert operation.status in (200, 201, 404, 409), operation.answer
             if operation.kind == "add" and operation.is_acknowledged:
@@ -105,22 +109,7 @@ class History:
         status, content = server.ask("POST", path, {})
         assert status in (200, 201), content
 
-    def _fit_anew(self, server: Running) -> None:
-        """Have the model fitted aside with the parameters it has, and change it meanwhile."""
-        operation = self._begin_rebuild()
-        operation.answer = server.finish("/model/fit", meanwhile=lambda: self._ask(server, _REQUESTS_MEANWHILE))
-        operation.status = 200
-
-    def _restore(self, server: Running) -> None:
-        """Take the model out and put it back."""
-        self._keep_up(server, "/snapshot")
-        _, snapshot = server.get("/snapshot/file")
-        operation = self._begin_rebuild()
-        operation.status, operation.answer = server.ask("PUT", "/snapshot/file", snapshot)
-        assert (operation.status, operation.answer["no_longer_held"]) == (200, 0), operation.answer
-
-    def _begin_rebuild(self) -> Operation:
-        operation = Operation("rebuild")
+    def _note(self, operation: Operation) -> Operation:
         self.operations.append(operation)
         return operation
 

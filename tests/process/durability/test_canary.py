@@ -130,17 +130,13 @@ def end(ask: Ask, path: str) -> None:
     assert ask("GET", place)[1]["status"] == "succeeded"
 
 
-def pass_by(ask: Ask) -> None:
-    """Ask for something else: the last request of each sort may be remembered."""
+def check_nothing_remains(app: Any, ask: Ask) -> None:
+    end(ask, "/model/scrub")
+    # Something else is asked for: the last request of each sort may be remembered.
     plain = {"samples": [{"id": "passer-by", "features": list(ROW), "label": "<=50K"}]}
     assert ask("POST", "/samples", plain)[0] == 201
     assert ask("POST", "/predict", {"instances": [list(ROW)]})[0] == 200
     assert ask("DELETE", "/samples/passer-by")[0] == 200
-
-
-def check_nothing_remains(app: Any, ask: Ask) -> None:
-    end(ask, "/model/scrub")
-    pass_by(ask)
     end(ask, "/model/scrub")
     for one in [*FLOCK, NEVER]:
         assert remains(app, one) == set()

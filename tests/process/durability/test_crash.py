@@ -3,14 +3,13 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.process.durability.clients import Client, Request, everybody, start_clients
+from tests.process.durability.clients import Request, everybody, start_clients
 from tests.process.durability.evidence import check_evidence, receipts_of
 from tests.process.durability.model_of_truth import Operation, Truth
 from tests.process.durability.people import flags, people, write_csv
@@ -55,15 +54,21 @@ class Lives:
     def _load_and_kill(self, server: Running) -> None:
         clients = start_clients(server.port, self._known, self._life, self._seed)
         time.sleep(self._random.uniform(0.05, 0.8))
+
+        def n_acknowledged() -> int:
+            return sum(request.operation.is_acknowledged for client in clients for request in client.requests)
+
         # However slow the machine is, something is to be lost.
-        wait_for(lambda: _n_acknowledged(clients) > _LEAST_ACKNOWLEDGED, "a load on the server")
+        wait_for(lambda: n_acknowledged() > _LEAST_ACKNOWLEDGED, "a load on the server")
         server.process.kill()
         server.process.wait()
         for client in clients:
             client.join()
         self._life += 1
-        self._sent = _all_requests(clients)
-        self.figures += Counter(kills=1, operations=len(self._sent), acknowledged=_n_acknowledged(clients))
+        failures = [failure for client in clients for failure in client.failures]
+        assert not failures, failures
+        self._sent = [request for client in clients for request in client.requests]
+        self.figures["kills"] += 1
 
     def _check(self, server: Running) -> None:
         """Compare what a server came back with to what was acknowledged."""
@@ -126,16 +131,6 @@ class Lives:
             if path.is_file():
                 content = path.read_bytes()
                 assert not [name for name in gone if name in content], f"{path.name} holds what was erased"
-
-
-def _n_acknowledged(clients: Sequence[Client]) -> int:
-    return sum(request.operation.is_acknowledged for client in clients for request in client.requests)
-
-
-def _all_requests(clients: Sequence[Client]) -> list[Request]:
-    failures = [failure for client in clients for failure in client.failures]
-    assert not failures, failures
-    return [request for client in clients for request in client.requests]
 
 
 @pytest.mark.parametrize(

@@ -194,22 +194,16 @@ def test_every_success_is_sent_after_the_flush_that_covers_it(recorded):
         answer = recorded.answer_to(request.operation)
         since = [one for one in written if answer.previous < one.begin and one.flushed < answer.begin]
         assert since, "nothing was written and flushed between the request and its answer"
-        token = _token(request)
+        # What the journal holds of this change and of no other.
+        kind, content = request.operation.kind, request.operation.answer
+        key = {"add": "ids", "restrict": "ledger_head", "release": "ledger_head"}.get(kind, "id")
+        name = content[key][0] if kind == "add" else content[key]
+        token = f'"{name}"'.encode()
         n_found += any(token in one.data for one in since)
         first = next((one for one in written if token in one.data), None)
         assert first is None or first.flushed < answer.begin, "it was answered before its record was flushed"
     assert len(made) > 100
     assert n_found > 0.8 * len(made)  # the others lie across two pages of a file
-
-
-def _token(request: Request) -> bytes:
-    """What the journal holds of a change and of no other."""
-    kind, answer = request.operation.kind, request.operation.answer
-    if kind in ("restrict", "release"):
-        name = answer["ledger_head"]
-    else:
-        name = answer["ids"][0] if kind == "add" else answer["id"]
-    return f'"{name}"'.encode()
 
 
 def lose_power(recorded: Recorded, truth: Truth, cut: int, folder: Path, lucky: random.Random | None) -> int:

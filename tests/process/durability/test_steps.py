@@ -27,23 +27,6 @@ NEEDED = {
 }
 
 
-def die_at(source: Path, truth: Truth, kill: Kill, folder: Path) -> bool:
-    """Die at a step, come back, and compare; whether the step was reached."""
-    shutil.copytree(source, folder)
-    history = History(truth)
-    plan = Plan(folder, kill)
-    with started(plan) as server:
-        if server is not None and history.happen(server):
-            server.stop()  # the step may belong to the end
-    reached = plan.steps_taken()[kill.step] >= kill.number
-    with serving(*FLAGS, cwd=folder) as server:
-        differences = history.check(server)
-        assert not differences, f"{kill}: {differences}"
-        assert server.stop() == 0
-    shutil.rmtree(folder)
-    return reached
-
-
 @pytest.mark.parametrize("n_kills", [2, pytest.param(10_000, marks=pytest.mark.long)])
 def test_killed_at_steps_of_every_sort(begun, truth, tmp_path, n_kills):
     dry, history = Plan(shutil.copytree(begun, tmp_path / "dry")), History(deepcopy(truth))
@@ -56,11 +39,23 @@ def test_killed_at_steps_of_every_sort(begun, truth, tmp_path, n_kills):
     assert taken.keys() >= NEEDED
     kills = thinned(kills_for(taken), n_kills)
 
-    def one(number: int) -> bool:
-        return die_at(begun, deepcopy(truth), kills[number], tmp_path / f"kill{number}")
+    def die_at(number: int) -> bool:
+        """Die at a step, come back, and compare; whether the step was reached."""
+        kill, history = kills[number], History(deepcopy(truth))
+        plan = Plan(shutil.copytree(begun, tmp_path / f"kill{number}"), kill)
+        with started(plan) as server:
+            if server is not None and history.happen(server):
+                server.stop()  # the step may belong to the end
+        reached = plan.steps_taken()[kill.step] >= kill.number
+        with serving(*FLAGS, cwd=plan.folder) as server:
+            differences = history.check(server)
+            assert not differences, f"{kill}: {differences}"
+            assert server.stop() == 0
+        shutil.rmtree(plan.folder)
+        return reached
 
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(one, range(len(kills))))
+        found = list(pool.map(die_at, range(len(kills))))
     # What runs beside the requests goes by the clock, and may take its steps in another order.
     assert sum(found) >= len(kills) * (0.8 if len(kills) > 10 else 0.5)
 
