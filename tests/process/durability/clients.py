@@ -75,8 +75,8 @@ class Chooser:
         self._name, self._known, self._source, self._strangers = name, known, source, strangers
         self._n_ids = 0
         self._sorts: tuple[tuple[int, Callable[[], Request]], ...] = (
-            (18, self._add_one), (10, self._add_many), (8, self._add_without_ids), (8, self._add_again),
-            (10, self._add_back), (12, self._rectify), (14, self._delete_one), (6, self._delete_by_query),
+            (18, self._add_one), (10, self._add_many), (8, self._add_without_ids), (8, partial(self._add_known, 2)),
+            (10, partial(self._add_known, 1, readd=True)), (12, self._rectify), (14, self._delete_one), (6, self._delete_by_query),
             (5, self._delete_household), (6, self._delete_batch), (3, self._delete_households),
             (4, partial(self._restriction, "restrict")), (5, partial(self._restriction, "release")),
         )  # fmt: skip
@@ -98,11 +98,8 @@ class Chooser:
         # Of no one's household: a deletion that takes it away before its answer comes would take its mark along.
         return self._addition([Sent(None, self._strangers.meet()) for _ in range(self._source.randrange(1, 4))])
 
-    def _add_again(self) -> Request:
-        return self._addition([Sent(*known) for known in self._known.some(self._source, 2)])
-
-    def _add_back(self) -> Request:
-        return self._addition([Sent(*known) for known in self._known.some(self._source, 1)], readd=True)
+    def _add_known(self, n: int, *, readd: bool = False) -> Request:
+        return self._addition([Sent(*known) for known in self._known.some(self._source, n)], readd=readd)
 
     def _addition(self, samples: list[Sent], *, readd: bool = False) -> Request:
         operation = Operation("add", samples=tuple(samples), readd=readd, key=self._key())

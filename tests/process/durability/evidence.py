@@ -43,22 +43,16 @@ def check_receipt(receipt: Mapping[str, Any], keys: Mapping[str, Ed25519PublicKe
     keys[receipt["key_id"]].verify(base64.b64decode(receipt["signature"]), canonical(content))
 
 
-def check_chain(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Check that every entry is whole and follows the one before."""
-    previous = _FIRST_PREVIOUS
-    for index, entry in enumerate(entries, int(entries[0]["index"])):
-        content = {name: value for name, value in entry.items() if name != "hash"}
-        assert entry["index"] == index
-        assert entry["previous"] == previous
-        assert entry["hash"] == hashlib.sha256(canonical(content)).hexdigest()
-        previous = str(entry["hash"])
-
-
 def check_evidence(server: Running, receipts: Sequence[Mapping[str, Any]]) -> None:
     """Check that receipts handed out before are still there, signed and in the ledger, and that they say the same."""
     keys = public_keys(server)
     entries = [entry for page in server.pages("/ledger") for entry in page["entries"]]
-    check_chain(entries)
+    previous = _FIRST_PREVIOUS
+    for index, entry in enumerate(entries, int(entries[0]["index"])):  # each is whole and follows the one before
+        content = {name: value for name, value in entry.items() if name != "hash"}
+        assert (entry["index"], entry["previous"]) == (index, previous)
+        assert entry["hash"] == hashlib.sha256(canonical(content)).hexdigest()
+        previous = entry["hash"]
     listed = json.dumps(entries)
     for given in receipts:
         status, now = server.get(f"/erasures/{given['id']}")

@@ -16,7 +16,7 @@ import pytest
 from tests.process.durability.clients import Request, everybody, start_clients
 from tests.process.durability.disk import WRITES, Disk
 from tests.process.durability.evidence import check_evidence, receipts_of
-from tests.process.durability.model_of_truth import Operation, Truth
+from tests.process.durability.model_of_truth import Operation
 from tests.process.durability.people import flags
 from tests.process.durability.reading import check_exact, read_held
 from tests.process.durability.tracing import Call, command, kill_traced, read_trace, why_not
@@ -160,19 +160,16 @@ def recorded(
         kill_traced(server)
     calls = read_trace(trace)
     trace.unlink()
-    _check_trace(before, folder / "oubli-data", calls)
+    # The model of the disk, fed with the trace, has the snapshots that the disk has.
+    disk = Disk(folder / "oubli-data", before)
+    disk.apply(calls)
+    for name, content in disk.now().items():
+        path = folder / "oubli-data" / name
+        if name.startswith("snapshot-") and path.exists():
+            assert path.read_bytes() == content, f"{name} is not what the trace says"
     assert not [failure for client in clients for failure in client.failures]
     requests = [client.requests for client in clients]
     return Recorded(folder / "oubli-data", before, calls, read_answers(calls), requests)
-
-
-def _check_trace(before: Path, after: Path, calls: list[Call]) -> None:
-    """The model of the disk, fed with the trace, has the snapshots that the disk has."""
-    disk = Disk(after, before)
-    disk.apply(calls)
-    for name, content in disk.now().items():
-        if name.startswith("snapshot-") and (after / name).exists():
-            assert (after / name).read_bytes() == content, f"{name} is not what the trace says"
 
 
 def changes(recorded: Recorded) -> list[Request]:
@@ -206,23 +203,6 @@ def test_every_success_is_sent_after_the_flush_that_covers_it(recorded):
     assert n_found > 0.8 * len(made)  # the others lie across two pages of a file
 
 
-def lose_power(recorded: Recorded, truth: Truth, cut: int, folder: Path, lucky: random.Random | None) -> int:
-    """Cut the power at a place of the trace, start on what is left, compare; return how many requests were checked."""
-    disk = Disk(recorded.directory, recorded.before)
-    disk.apply(call for call in recorded.calls if call.end <= cut)
-    folder.mkdir()
-    shutil.copy(recorded.directory.parent / "people.csv", folder)
-    disk.write_to(folder / "oubli-data", lucky)
-    operations = operations_until(recorded, cut)
-    with serving(*FLAGS, cwd=folder) as server:
-        held, version = read_held(server)
-        differences = truth.settle(operations, held, version)
-        assert not differences, f"after a cut at {cut}: {differences}"
-        check_evidence(server, receipts_of(operations))
-        check_exact(server, held)
-    return len(operations)
-
-
 def operations_until(recorded: Recorded, cut: int) -> list[Operation]:
     """Return what each client had been answered by then, and the request that it may have been waiting for."""
     operations: list[Operation] = []
@@ -252,6 +232,17 @@ def cuts(recorded: Recorded, n: int, seed: int) -> list[int]:
 def test_what_was_flushed_is_enough_wherever_power_goes(recorded, truth, tmp_path, n):
     n_requests = 0
     for number, cut in enumerate(cuts(recorded, n, seed=n)):
-        lucky = random.Random(number) if number % 3 == 1 else None
-        n_requests += lose_power(recorded, deepcopy(truth), cut, tmp_path / f"cut{number}", lucky)
+        disk, folder = Disk(recorded.directory, recorded.before), tmp_path / f"cut{number}"
+        disk.apply(call for call in recorded.calls if call.end <= cut)
+        folder.mkdir()
+        shutil.copy(recorded.directory.parent / "people.csv", folder)
+        disk.write_to(folder / "oubli-data", lucky=random.Random(number) if number % 3 == 1 else None)
+        operations = operations_until(recorded, cut)
+        with serving(*FLAGS, cwd=folder) as server:
+            held, version = read_held(server)
+            differences = deepcopy(truth).settle(operations, held, version)
+            assert not differences, f"after a cut at {cut}: {differences}"
+            check_evidence(server, receipts_of(operations))
+            check_exact(server, held)
+        n_requests += len(operations)
     assert n_requests > 20 * n

@@ -141,15 +141,12 @@ def is_like(shown: Any, actual: Any) -> bool:
     """Whether an answer is what a page shows; three dots stand for anything, as a value, a key or the end of a list."""
     if shown == "...":
         return True
-    if isinstance(shown, dict):
-        named = {key: value for key, value in shown.items() if key != "..."}
-        return (
-            isinstance(actual, dict)
-            and (named.keys() == actual.keys() or ("..." in shown and named.keys() <= actual.keys()))
-            and all(is_like(value, actual[key]) for key, value in named.items())
-        )
-    if isinstance(shown, list):
-        if not isinstance(actual, list) or (len(shown) != len(actual) and shown[-1:] != ["..."]):
+    if isinstance(shown, dict) and isinstance(actual, dict):
+        named = shown.keys() - {"..."}
+        has_keys = named == actual.keys() or ("..." in shown and named <= actual.keys())
+        return has_keys and all(is_like(shown[key], actual[key]) for key in named)
+    if isinstance(shown, list) and isinstance(actual, list):
+        if len(shown) != len(actual) and shown[-1:] != ["..."]:
             return False
         if all(isinstance(one, dict) and "subject" in one for one in actual):  # samples come in any order
             shown, actual = (sorted(some, key=lambda one: str(one["id"])) for some in (shown, actual))

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from oubli.app.ledger.downloads import check_ledger, check_receipt, read_public_keys
-from tests.process.console.audit.worlds import CASE, World
+from tests.process.console.audit.worlds import CASE, ERASED, World
 from tests.process.console.support import NARROW, WIDE, Console, changed, looking, with_key
 from tests.serving import Running
 
@@ -49,7 +49,7 @@ def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_
         expect(console.page.locator("h3", has_text="erased")).not_to_be_visible()
         # The focus goes back to where it came from.
         assert console.page.evaluate("document.activeElement.closest('tr') !== null")
-        console.check_silence(*world.subjects)
+        console.check_silence(*ERASED)
 
 
 def test_lists_go_by_status_and_case(browser: Browser, world: World) -> None:
@@ -142,7 +142,7 @@ def test_a_report_holds_what_anybody_can_check(browser: Browser, world: World, t
         for one in report["receipts"]:
             check_receipt(one["receipt"], ledger, read_public_keys(report))
             assert one["check"]["outcome"] == "ok"
-        console.check_silence(*world.subjects)
+        console.check_silence(*ERASED)
 
 
 def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, world: World) -> None:

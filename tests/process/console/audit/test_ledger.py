@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from oubli.app.ledger.downloads import check_ledger, read_lines
-from tests.process.console.audit.worlds import World
+from tests.process.console.audit.worlds import ERASED, World
 from tests.process.console.support import changed, looking, make_key, with_key
 from tests.serving import Running
 
@@ -34,7 +34,7 @@ def test_the_timeline_the_chain_and_a_copy(browser: Browser, world: World, tmp_p
             console.hand.press(console.page.get_by_role("button", name="Download the ledger"))
         download.value.save_as(tmp_path / "ledger.jsonl")
         assert check_ledger(read_lines(tmp_path / "ledger.jsonl")).head.hash == entries[-1]["hash"]
-        console.check_silence(*world.subjects)
+        console.check_silence(*ERASED)
 
 
 def test_a_broken_chain_is_found(browser: Browser, world: World) -> None:

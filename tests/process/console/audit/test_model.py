@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.process.console.audit.worlds import COLUMN, FLAGS, LABELS, World, world_in
+from tests.process.console.audit.worlds import COLUMN, ERASED, FLAGS, LABELS, World, world_in
 from tests.process.console.support import Console, looking, with_key
 from tests.serving import Running, serving
 
@@ -48,7 +48,7 @@ def test_parameters_and_importances_are_those_of_the_server(browser: Browser, wo
         assert console.page.locator("main img").count() == 0
         assert console.page.title() == "Model · Oubli"
         console.check_access()
-        console.check_silence(*world.subjects)
+        console.check_silence(*ERASED)
 
 
 def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
