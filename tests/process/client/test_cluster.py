@@ -21,8 +21,7 @@ def nodes(tmp_path: Path, postgres: Server) -> Iterator[Nodes]:
 
 def test_changes_reach_the_leader_and_every_node_answers_what_was_written(nodes: Nodes) -> None:
     leader, follower = nodes.all
-    addresses = [follower.url, leader.url]
-    with Client(addresses) as client:
+    with Client([follower.url, leader.url]) as client:
         cluster = client.cluster()
         assert {node.name for node in cluster.nodes} == {"node0", "node1"}
         assert cluster.leader is not None

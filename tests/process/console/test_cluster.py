@@ -129,8 +129,7 @@ def test_a_follower_leaves_changes_to_the_leader_it_names(browser: Browser, serv
         console.open("samples")
         banner = page.locator(".banner")
         expect(banner).to_contain_text("Changes go to the leader.")
-        link = banner.get_by_role("link", name=LEADER)
-        expect(link).to_have_attribute("href", LEADER)
+        expect(banner.get_by_role("link", name=LEADER)).to_have_attribute("href", LEADER)
         expect(console.section("Held").get_by_role("row").nth(1)).to_be_visible()
         assert console.actions().isdisjoint({"Forget", "Restrict", "Release"})
         expect(console.section("Add")).to_have_count(0)
@@ -166,8 +165,7 @@ def test_a_change_that_another_node_takes_is_not_followed_with_the_key(browser: 
         answers = Answers(console, "leader")
         page = console.page
         console.open("samples")
-        row = console.section("Held").get_by_role("row").nth(1)
-        row.get_by_role("button").click()
+        console.section("Held").get_by_role("row").nth(1).get_by_role("button").click()
 
         def refuse(route: Route) -> None:  # from now on, so that the page does not learn of it before
             answers.content |= {"role": "follower", "leader": {"name": "x", "url": LEADER}}

@@ -31,8 +31,7 @@ class Canary:
     features: tuple[Any, ...]
 
     def as_json(self, **more: Any) -> dict[str, Any]:
-        content = {"id": self.id, "subject": self.subject, "features": list(self.features), "label": ">50K"}
-        return content | more
+        return {"id": self.id, "subject": self.subject, "features": list(self.features), "label": ">50K"} | more
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -76,9 +76,10 @@ class Chooser:
         self._n_ids = 0
         self._sorts: tuple[tuple[int, Callable[[], Request]], ...] = (
             (18, self._add_one), (10, self._add_many), (8, self._add_without_ids), (8, partial(self._add_known, 2)),
-            (10, partial(self._add_known, 1, readd=True)), (12, self._rectify), (14, self._delete_one), (6, self._delete_by_query),
-            (5, self._delete_household), (6, self._delete_batch), (3, self._delete_households),
-            (4, partial(self._restriction, "restrict")), (5, partial(self._restriction, "release")),
+            (10, partial(self._add_known, 1, readd=True)), (12, self._rectify), (14, self._delete_one),
+            (6, self._delete_by_query), (5, self._delete_household), (6, self._delete_batch),
+            (3, self._delete_households), (4, partial(self._restriction, "restrict")),
+            (5, partial(self._restriction, "release")),
         )  # fmt: skip
 
     def next(self) -> Request:
@@ -103,8 +104,7 @@ class Chooser:
 
     def _addition(self, samples: list[Sent], *, readd: bool = False) -> Request:
         operation = Operation("add", samples=tuple(samples), readd=readd, key=self._key())
-        content = {"samples": [as_json(sent, readd=readd) for sent in samples]}
-        return Request(operation, "POST", "/samples", content)
+        return Request(operation, "POST", "/samples", {"samples": [as_json(sent, readd=readd) for sent in samples]})
 
     def _rectify(self) -> Request:
         ((name, _),) = self._known.some(self._source, 1)

@@ -74,8 +74,7 @@ def check_states(server: Running, digest: str) -> None:
     assert now["digest"] == digest
     for one in answers:
         if one["salt"] is not None:
-            salted = hashlib.sha256(bytes.fromhex(one["salt"] + one["digest"])).hexdigest()
-            assert salted == one["state"]["digest_hash"]
+            assert hashlib.sha256(bytes.fromhex(one["salt"] + one["digest"])).hexdigest() == one["state"]["digest_hash"]
 
 
 def receipts_of(operations: Sequence[Operation]) -> list[dict[str, Any]]:

@@ -89,8 +89,7 @@ def test_nothing_is_left_of_what_was_erased(begun):
         assert ask("POST", "/snapshot", {})[0] == 201
         assert search(begun, *FLOCK), "they are not even in the snapshot: the search is blind"
         touch_in_passing(ask)
-        receipts = unlearn(ask)
-        for receipt in receipts:
+        for receipt in unlearn(ask):
             assert server.wait_until_erased(receipt)["overdue"] is False
         check_search(begun)
         assert server.stop() == 0

@@ -19,8 +19,7 @@ ROW = {"instances": [list(people(1)["p0"].features)]}
 
 
 def add(server: Running, strangers: Strangers, *names: str) -> tuple[int, dict[str, Any]]:
-    samples = [as_json(Sent(name, strangers.meet())) for name in names]
-    return server.ask("POST", "/samples", {"samples": samples})
+    return server.ask("POST", "/samples", {"samples": [as_json(Sent(name, strangers.meet())) for name in names]})
 
 
 @pytest.fixture

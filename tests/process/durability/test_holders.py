@@ -185,8 +185,7 @@ def scene(
     signer = read_processor(DOMAIN, *certificate(directory.parent, authority(), DOMAIN))
     policy = CheckpointPolicy(erasure_deadline=deadline)
     processor = Processor(signer, callbacks=callbacks)
-    service = make_service(forest(60), directory, policy=policy, processor=processor, push=push)
-    with hosted(service) as host:
+    with hosted(make_service(forest(60), directory, policy=policy, processor=processor, push=push)) as host:
         assert host.ask("POST", "/samples", BIRDS)[0] == 201
         assert host.ask("POST", "/snapshot")[0] == 201
         status, older = host.ask_bytes("GET", "/snapshot/file")

@@ -36,8 +36,7 @@ def delete(*ids: str, version: int | None = None, unlearned: int = 1, receipt: s
 
 
 def mark(kind: Literal["restrict", "release"], version: int | None = None, samples: int = 2) -> Operation:
-    operation = Operation(kind, subjects=("s", "nobody"))
-    return answered(operation, version, 200, samples=samples, absent=1)
+    return answered(Operation(kind, subjects=("s", "nobody")), version, 200, samples=samples, absent=1)
 
 
 OWN = content(9, "s")

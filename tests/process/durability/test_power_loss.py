@@ -168,8 +168,7 @@ def recorded(
         if name.startswith("snapshot-") and path.exists():
             assert path.read_bytes() == content, f"{name} is not what the trace says"
     assert not [failure for client in clients for failure in client.failures]
-    requests = [client.requests for client in clients]
-    return Recorded(folder / "oubli-data", before, calls, read_answers(calls), requests)
+    return Recorded(folder / "oubli-data", before, calls, read_answers(calls), [client.requests for client in clients])
 
 
 def changes(recorded: Recorded) -> list[Request]:

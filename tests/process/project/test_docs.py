@@ -224,8 +224,7 @@ def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
     lines = []
     for block in run_in_order(blocks, "python"):
         lines += [f"print({mark(block)!r})", block.text]
-    told = output_of(sys.executable, "-W", "error", "-c", "\n".join(lines), cwd=tmp_path)
-    compare(page, blocks, "python", told)
+    compare(page, blocks, "python", output_of(sys.executable, "-W", "error", "-c", "\n".join(lines), cwd=tmp_path))
 
 
 def test_each_block_is_run_or_named_with_a_reason() -> None:

@@ -70,8 +70,7 @@ def test_grafana_finds_the_dashboard_and_its_source() -> None:
     assert home == f"{provider['options']['path']}/oubli.json"
     (source,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text())["datasources"]
     assert source["url"] == "http://prometheus:9090"
-    used = {panel["datasource"]["uid"] for panel in BOARD["panels"] if panel["type"] != "row"}
-    assert used == {source["uid"]}
+    assert {panel["datasource"]["uid"] for panel in BOARD["panels"] if panel["type"] != "row"} == {source["uid"]}
 
 
 # --- a real Prometheus that scrapes a real server
@@ -161,8 +160,7 @@ def test_series_of_nodes_are_there_and_a_server_alone_has_none() -> None:
 @needs("prometheus")
 def test_rules_dashboard_and_its_variable_find_what_they_ask_for(prometheus: Prometheus) -> None:
     for rule in RULES:
-        fires = prometheus.series(rule["expr"])
-        assert not fires or rule["alert"] in OF_THE_MACHINE, "this server is sound"
+        assert not prometheus.series(rule["expr"]) or rule["alert"] in OF_THE_MACHINE, "this server is sound"
         if OF_NODES not in rule["expr"]:  # of a server alone nothing is known
             compared = COMPARISON.fullmatch(rule["expr"])
             assert compared is not None

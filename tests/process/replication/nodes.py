@@ -64,8 +64,7 @@ class Node:
 
     @property
     def output(self) -> str:
-        texts = [path.read_text(errors="replace") for path in sorted(self.folder.glob("output-*.txt"))]
-        return "\n".join(texts)
+        return "\n".join([path.read_text(errors="replace") for path in sorted(self.folder.glob("output-*.txt"))])
 
     def start(self) -> None:
         self.n_starts += 1

@@ -100,8 +100,7 @@ def first_with(url: str, canaries: list[Canary], keys: dict[str, bytes], folder:
 
 def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_path: Path) -> None:
     nodes, primary = cluster.nodes, cluster.primary
-    samples = [one.as_json() for one in (*ERASED, KEPT)]
-    assert nodes.leader().ask("POST", "/samples", {"samples": samples}).status == 201
+    assert nodes.leader().ask("POST", "/samples", {"samples": [one.as_json() for one in (*ERASED, KEPT)]}).status == 201
     late = nodes.new("late", *FLAGS)  # it joins with what the others have, keys included
     nodes.all.append(late)
     late.start()

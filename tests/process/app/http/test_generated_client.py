@@ -94,8 +94,7 @@ def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package:
     following = package.list_samples.sync(client=client, limit=100, cursor=page.next_)
     assert len(page.samples) + len(following.samples) == 61
     content = models.ReplaceRequest(features=[1, None, False], label="no")
-    replaced = package.replace_sample.sync("a/b", client=client, body=content)
-    assert replaced.kind == models.ReceiptKind.RECTIFICATION
+    assert package.replace_sample.sync("a/b", client=client, body=content).kind == models.ReceiptKind.RECTIFICATION
     case = UUID("123e4567-e89b-12d3-a456-426614174000")
     receipt = package.delete_sample.sync("a/b", client=client, ref=case)
     assert isinstance(receipt, models.Receipt)

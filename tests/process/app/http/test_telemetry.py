@@ -82,8 +82,7 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) ->
 
     sent = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=SECRET", "X-API-Key": "SECRET"}
     variables = {"OTEL_SERVICE_NAME": "forest-1", "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
-    flag = "--traces-endpoint"
-    with listening(take) as port, serve(folder, flag, f"http://127.0.0.1:{port}", **variables) as server:
+    with listening(take) as port, serve(folder, "--traces-endpoint", f"http://127.0.0.1:{port}", **variables) as server:
         use(server, **sent)
         assert server.stop() == 0
     resources = [one for body in bodies for one in ExportTraceServiceRequest.FromString(body).resource_spans]
@@ -91,8 +90,7 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) ->
     found = [span for span in spans if span.trace_id.hex() == TRACE]
     children = [span for span in found if span.parent_span_id.hex() == PARENT]
     assert len(children) == 6
-    stages = [span.name for span in found if span.parent_span_id == children[0].span_id]
-    assert stages == ["parse", "model", "answer"]
+    assert [span.name for span in found if span.parent_span_id == children[0].span_id] == ["parse", "model", "answer"]
     names = [span.name for span in children]
     assert names[:4] == ["POST /predict", "POST /predict", "GET /samples/{id}", "DELETE /samples/{id}"]
     assert names[5] == "GET"
