@@ -45,10 +45,7 @@ class Hand:
             return
         self.reach(control)
         self.page.keyboard.press("ControlOrMeta+A")
-        if text:
-            self.page.keyboard.insert_text(text)
-        else:
-            self.page.keyboard.press("Delete")
+        self.page.keyboard.insert_text(text)
 
     def choose(self, control: Locator, label: str) -> None:
         """Choose an option."""

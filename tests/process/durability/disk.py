@@ -83,13 +83,12 @@ class Opened:
 class Disk:
     """The files of one directory tree, from a copy of it as it was at the beginning, all of which lasts."""
 
-    def __init__(self, directory: Path, beginning: Path | None = None) -> None:
+    def __init__(self, directory: Path, beginning: Path) -> None:
         self._root = str(directory)
-        beginning = beginning or directory
         self._cwd = str(directory.parent)
         self._names: Names = {}
         self._directories = {self._root}
-        for path in beginning.rglob("*") if beginning.exists() else ():
+        for path in beginning.rglob("*"):
             name = str(directory / path.relative_to(beginning))
             if path.is_dir():
                 self._directories.add(name)

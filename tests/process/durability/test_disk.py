@@ -25,7 +25,7 @@ def test_what_is_flushed_with_its_name_lasts(tmp_path):
     for number, (calls, left) in enumerate(steps):
         with trace.open("a") as file:
             file.writelines(f"17  {call}\n" for call in calls)
-        disk = Disk(directory)
+        disk = Disk(directory, directory)
         disk.apply(read_trace(trace))
         place = tmp_path / f"left{number}"
         disk.write_to(place)

@@ -227,9 +227,9 @@ class Nodes:
         self.wait_in_step()
         assert len({one.digest() for one in self.live}) == 1
 
-    def add(self, name: str, place: int = 0, **more: Any) -> Answer:
+    def add(self, name: str, **more: Any) -> Answer:
         """Have the leader learn a sample."""
-        answer = self.leader().ask("POST", "/samples", sample(name, place), **more)
+        answer = self.leader().ask("POST", "/samples", sample(name), **more)
         assert answer.status == 201, answer
         return answer
 
