@@ -15,20 +15,13 @@ POLL = 5100  # milliseconds until the page has asked again
 MANY_POLLS = 16_000  # with the 15 s between two signs of life, less than the silence that a page takes for an end
 
 
+# Of a node that is sound.
+SOUND = {"applied_seq": 40, "model_version": 12, "lag_versions": 0, "erased_seq": 30, "digests_equal": True}
+
+
 def node(name: str, role: str = "follower", state: str = "in-step", **further: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "url": f"http://{name}:8000",
-        "role": role,
-        "state": state,
-        "applied_seq": 40,
-        "model_version": 12,
-        "lag_versions": 0,
-        "erased_seq": 30,
-        "digests_equal": True,
-        "seen_seconds_ago": 0.5,
-        **further,
-    }
+    told = {"name": name, "url": f"http://{name}:8000", "role": role, "state": state, "seen_seconds_ago": 0.5}
+    return {**told, **SOUND, **further}
 
 
 NODES = [
@@ -43,15 +36,9 @@ class Answers:
     """Answers `GET /cluster` in the place of the server."""
 
     def __init__(self, console: Console, role: str, nodes: list[dict[str, Any]] | None = None) -> None:
-        self.content: dict[str, Any] = {
-            "node": "a" if role == "leader" else "b",
-            "role": role,
-            "epoch": 7,
-            "leader": {"name": "a", "url": LEADER},
-            "model_version": 12,
-            "seq": 40,
-            "nodes": NODES if nodes is None else nodes,
-        }
+        own = {"node": "a" if role == "leader" else "b", "role": role, "nodes": NODES if nodes is None else nodes}
+        leader = {"name": "a", "url": LEADER}
+        self.content: dict[str, Any] = {**own, "leader": leader, "epoch": 7, "model_version": 12, "seq": 40}
         self.asked = 0
         console.page.clock.install()
         console.page.route("**/cluster", self._answer)

@@ -169,12 +169,8 @@ def test_the_browser_finds_what_the_server_finds(blank: Any, told: Told, data: s
 
 def test_a_key_that_is_another_is_found(blank: Any, told: Told) -> None:
     receipts, keys, entries = told
-    for changes in (
-        {"public_key": "A" * 43 + "="},
-        {"public_key": "no key"},
-        {"key_id": "0" * 16},
-        {"algorithm": "RSA"},
-    ):
+    other_key = "A" * 43 + "="
+    for changes in ({"public_key": other_key}, {"public_key": "no key"}, {"key_id": "0" * 16}, {"algorithm": "RSA"}):
         wrong = [{**key, **changes} for key in keys]
         for outcome, steps in checked(blank, (receipts, wrong, entries)):
             assert (outcome, steps["Key"][0], steps["Signature"][0]) == ("failed", "failed", "unable")
