@@ -29,12 +29,9 @@ def public_keys(server: Running) -> dict[str, Ed25519PublicKey]:
     """Return the signing keys that a server publishes, by id."""
     status, content = server.get("/ledger/keys")
     assert status == 200
-    keys = {
-        key["key_id"]: Ed25519PublicKey.from_public_bytes(base64.b64decode(key["public_key"]))
-        for key in content["keys"]
-    }
+    keys = {key["key_id"]: base64.b64decode(key["public_key"]) for key in content["keys"]}
     assert keys
-    return keys
+    return {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.items()}
 
 
 def check_receipt(receipt: Mapping[str, Any], keys: Mapping[str, Ed25519PublicKey]) -> None:

@@ -156,15 +156,12 @@ class Scene:
             ended = self.wait_for_job(job)
             assert (ended["status"], "ask again" in ended["error"]) == ("failed", True)
 
-    def is_open(self, *_: Any) -> bool:
-        return self.gate.is_set()
-
     def hold_up(self, owner: Any, name: str, until: Callable[..., object] | None = None) -> None:
         """Have a function wait for the gate, or for something else, before it begins."""
         function = getattr(owner, name)
 
         def late(*arguments: Any) -> Any:
-            wait_until(partial(until or self.is_open, *arguments))
+            wait_until(self.gate.is_set if until is None else partial(until, *arguments))
             return function(*arguments)
 
         self.monkeypatch.setattr(owner, name, late)

@@ -41,18 +41,10 @@ class Node:
     process: Process | None = None
     n_starts: int = 0
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    @property
-    def key_folder(self) -> Path:
-        """Of the keys of the journal's segments."""
-        return self.data / "keys" / "segments"
+    def __post_init__(self) -> None:
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data = self.folder / "data"
+        self.key_folder = self.data / "keys" / "segments"  # of the keys of the journal's segments
 
     def segment_keys(self) -> dict[str, bytes]:
         """The keys of the journal's segments that it has now, by their ids."""
