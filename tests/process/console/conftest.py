@@ -7,15 +7,11 @@ from playwright.sync_api import Browser
 
 from tests.process.console.people import write_people
 from tests.process.console.support import Console, looking
-from tests.serving import Running, serving
+from tests.servers import module_server
+from tests.serving import Running
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of a small forest, without keys; an erasure is finished when a test says so, and not by itself."""
-    folder = tmp_path_factory.mktemp("console")
-    with serving(*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "3600", cwd=folder) as running:
-        yield running
+# A server of a small forest, without keys; an erasure is finished when a test says so, and not by itself.
+server = module_server(lambda folder: (*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "3600"))
 
 
 @pytest.fixture(params=[False, True], ids=["mouse", "keyboard"])

@@ -1,28 +1,22 @@
 """Hostile names and texts are shown as text, and do nothing."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.process.console.people import HOSTILE, write_hostile
 from tests.process.console.support import NARROW, looking
-from tests.serving import Running, serving
+from tests.servers import module_server
+from tests.serving import Running
 
+server = module_server(lambda folder: (*write_hostile(folder), "--n-estimators", "3"))
 MARKS = re.compile(r"[\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 def as_shown(text: str) -> str:
     """Return a text as the page writes it: marks that cannot be seen are written as their numbers."""
     return MARKS.sub(lambda found: f"⟨{ord(found[0]):04x}⟩", text)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("hostile")
-    with serving(*write_hostile(folder), "--n-estimators", "3", cwd=folder) as running:
-        yield running
 
 
 def test_names_and_texts_are_text_in_all_views(browser: Browser, server: Running) -> None:

@@ -1,6 +1,6 @@
 """The console of a server that asks for keys: what a key may not do is not shown."""
 
-from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -8,20 +8,19 @@ from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.process.console.people import write_people
 from tests.process.console.support import Console, agree, looking, make_key, with_key
-from tests.serving import Running, run_cli, serving
+from tests.servers import module_server
+from tests.serving import Running, run_cli
 
 NOW, PREDICT, SAMPLES = "Now", "Predict", "Samples and people"
 WRONG = "oubli_00000000_" + 64 * "0"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("keys")
-    key_file = folder / "key"
-    key_file.write_text("the-key-of-the-operator")
-    flags = (*write_people(folder), "--n-estimators", "3", "--api-key-file", str(key_file))
-    with serving(*flags, cwd=folder) as running:
-        yield running
+def with_a_key_file(folder: Path) -> tuple[str, ...]:
+    (folder / "key").write_text("the-key-of-the-operator")
+    return (*write_people(folder), "--n-estimators", "3", "--api-key-file", str(folder / "key"))
+
+
+server = module_server(with_a_key_file)
 
 
 def views(page: Page) -> list[str]:

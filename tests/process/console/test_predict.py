@@ -1,14 +1,13 @@
 """The view of predictions."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.process.console.people import write_people
 from tests.process.console.support import Console, looking
+from tests.servers import module_server
 from tests.serving import Running, serving
 
 
@@ -121,12 +120,8 @@ def test_a_value_unlike_all_that_are_held_is_told_at_its_field(console: Console,
     expect(unknown).to_have_count(0)
 
 
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server that ranks samples for a minute when it leaves each of them out in turn, for many rows."""
-    folder = tmp_path_factory.mktemp("slow")
-    with serving(*write_people(folder, 20_000), "--n-estimators", "1000", cwd=folder) as running:
-        yield running
+# A server that ranks samples for a minute when it leaves each of them out in turn, for many rows.
+slow = module_server(lambda folder: (*write_people(folder, 20_000), "--n-estimators", "1000"))
 
 
 def influence_jobs(server: Running) -> list[Any]:

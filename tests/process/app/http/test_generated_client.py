@@ -14,21 +14,21 @@ from uuid import UUID
 import pytest
 
 from oubli.app.http.openapi import PARTS
-from tests.serving import Running, run_program, serving
+from tests.servers import module_server
+from tests.serving import Running, run_program
 
 KEY = "0123456789abcdef-key"
 ROW = {"age": 40.3, "job": "a", "member": True}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("server")
+def with_data_and_a_key(folder: Path) -> tuple[str, ...]:
     rows = [f"{i % 7 + 0.3},{'abc'[i % 3]},{('true', 'false')[i % 2]},{'yes' if i % 4 else 'no'}" for i in range(60)]
     (folder / "data.csv").write_text("\n".join(["age,job,member,income", *rows]) + "\n")
     (folder / "key").write_text(KEY)
-    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--api-key-file", "key")
-    with serving(*flags, cwd=folder) as running:
-        yield running
+    return ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--api-key-file", "key")
+
+
+server = module_server(with_data_and_a_key)
 
 
 def generate(server: Running, document: str, folder: Path) -> None:
