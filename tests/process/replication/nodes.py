@@ -4,12 +4,14 @@ import http.client
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
+
+import pytest
 
 from tests.postgres import Server
 from tests.process.durability.canaries import Canary, files_with
@@ -248,3 +250,17 @@ def sample(name: str, place: int = 0) -> dict[str, Any]:
 
 def place_of(one: Canary) -> str:
     return f"/samples/{quote(one.id, safe='')}"
+
+
+def two_nodes(*flags: str, scope: Literal["function", "module"] = "module", launched: Start = spawned) -> Any:
+    """Return a fixture: two nodes that are ready."""
+
+    @pytest.fixture(scope=scope)
+    def nodes(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+        with closing(Nodes(tmp_path_factory.mktemp("nodes"), postgres, 2, *flags)) as found:
+            for one in found.all:
+                one.launched = launched
+            found.start()
+            yield found
+
+    return nodes

@@ -1,28 +1,19 @@
 """Nodes that are silent, cut off from what they need, or other than the one that leads."""
 
 import time
-from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
 from oubli.core.estimators import load_own
 from oubli.core.persistence import read_metadata
-from tests.postgres import Server
 from tests.process.durability.canaries import canary, files_with
-from tests.process.replication.nodes import CELLS, REDIRECT, Node, Nodes, place_of
+from tests.process.replication.nodes import CELLS, REDIRECT, Node, Nodes, place_of, two_nodes
 from tests.serving import APP, run_program
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 MEMBER_TIMEOUT = 25  # seconds; longer than a node takes to start on a busy machine
 
-
-@pytest.fixture(scope="module")
-def nodes(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    flags = ("--erasure-deadline", "2", "--member-timeout", str(MEMBER_TIMEOUT))
-    with closing(Nodes(tmp_path_factory.mktemp("members"), postgres, 2, *flags)) as found:
-        found.start()
-        yield found
+nodes = two_nodes("--erasure-deadline", "2", "--member-timeout", str(MEMBER_TIMEOUT))
 
 
 def member(nodes: Nodes, name: str) -> dict[str, object]:

@@ -5,15 +5,12 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Self
 
 import pytest
 
-from tests.postgres import Server
-from tests.process.replication.nodes import CELLS, REDIRECT, Answer, Node, Nodes, sample
+from tests.process.replication.nodes import CELLS, REDIRECT, Answer, Node, Nodes, sample, two_nodes
 from tests.serving import forked, wait_for
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
@@ -99,15 +96,8 @@ class Load:
                 time.sleep(_PAUSE)
 
 
-@pytest.fixture(scope="module")
-def nodes(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """Two nodes that are ready; tests leave them so."""
-    flags = ("--erasure-deadline", "2", "--member-timeout", "20")
-    with closing(Nodes(tmp_path_factory.mktemp("nodes"), postgres, 2, *flags)) as found:
-        for one in found.all:
-            one.launched = forked  # faster; what begins again by `exec` would seem to have ended, which none does here
-        found.start()
-        yield found
+# Tests leave them ready. Forked they start faster; one that begins again by `exec` would seem to have ended.
+nodes = two_nodes("--erasure-deadline", "2", "--member-timeout", "20", launched=forked)
 
 
 def test_nobody_without_the_secret_gets_keys(nodes: Nodes) -> None:
