@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 from tests.serving import Running, run_cli, wait_for
 
 MOST_TABS = 250  # keys until something has the focus
-WIDE, NARROW = (1440, 900), (360, 740)
+WIDE = {"width": 1440, "height": 900}
+NARROW = {"width": 360, "height": 740}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 STORED = """async () => JSON.stringify([
@@ -147,21 +148,14 @@ class Console:
 
 @contextmanager
 def looking(
-    browser: Browser,
-    server: Running,
-    *,
-    view: str | None = None,
-    uses_keys: bool = False,
-    size: tuple[int, int] = WIDE,
-    scheme: Any = "light",
+    browser: Browser, server: Running, *, view: str | None = None, uses_keys: bool = False, **how: Any
 ) -> Iterator[Console]:
     """Have a page of a browser that remembers nothing, at a view of the console if one is named, until the end.
 
-    Nothing may fail in its scripts, and the browser may refuse nothing.
+    What else there is to set, such as the viewport, has the name that Playwright gives it. Nothing may fail in the
+    scripts of the page, and the browser may refuse nothing.
     """
-    viewport = dict(zip(("width", "height"), size, strict=True))
-    context = browser.new_context(viewport=viewport, color_scheme=scheme, timezone_id="Asia/Kolkata", locale="en-GB")
-    with context:
+    with browser.new_context(**{"viewport": WIDE, **how}, timezone_id="Asia/Kolkata", locale="en-GB") as context:
         page = context.new_page()
         console = Console(page, server, Hand(page, uses_keys))
         if view is not None:

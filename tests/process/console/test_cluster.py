@@ -14,7 +14,6 @@ LEADER = "http://127.0.0.2:8000/"
 POLL = 5100  # milliseconds until the page has asked again
 MANY_POLLS = 16_000  # with the 15 s between two signs of life, less than the silence that a page takes for an end
 
-
 # Of a node that is sound.
 SOUND = {"applied_seq": 40, "model_version": 12, "lag_versions": 0, "erased_seq": 30, "digests_equal": True}
 
@@ -50,8 +49,8 @@ class Answers:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_the_nodes_are_kept_up_to_date(browser: Browser, server: Running, scheme: str, size: tuple[int, int]) -> None:
-    with looking(browser, server, scheme=scheme, size=size) as console:
+def test_the_nodes_are_kept_up_to_date(browser: Browser, server: Running, scheme: str, size: dict[str, int]) -> None:
+    with looking(browser, server, color_scheme=scheme, viewport=size) as console:
         answers = Answers(console, "leader")
         console.open()
         nodes = console.section("Nodes")
@@ -171,7 +170,7 @@ def test_a_change_that_another_node_takes_is_not_followed_with_the_key(browser: 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_of_nodes_are_text_and_only_web_addresses_are_links(browser: Browser, server: Running, name: str) -> None:
-    with looking(browser, server, size=NARROW) as console:
+    with looking(browser, server, viewport=NARROW) as console:
         answers = Answers(console, "follower", [node(name, "leader"), node("b", state="<b>odd</b>")])
         answers.content["leader"] = {"name": name, "url": "javascript:document.title=1"}
         page = console.page

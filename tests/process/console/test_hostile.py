@@ -20,7 +20,7 @@ def as_shown(text: str) -> str:
 
 
 def test_names_and_texts_are_text_in_all_views(browser: Browser, server: Running) -> None:
-    with looking(browser, server, size=NARROW) as console:
+    with looking(browser, server, viewport=NARROW) as console:
         page = console.page
         for view in ("now", "predict", "samples"):
             console.open(view)

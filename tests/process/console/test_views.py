@@ -48,7 +48,8 @@ def look_at_the_model(console: Console, server: Running, model: dict[str, str]) 
 @pytest.mark.parametrize("kind", FLAGS)
 def test_classes(browser: Browser, tmp_path: Path, kind: str) -> None:
     flags = (*write_people(tmp_path), "--model", kind, *FLAGS[kind])
-    with serving(*flags, cwd=tmp_path) as server, looking(browser, server, size=NARROW, scheme="dark") as console:
+    how = {"viewport": NARROW, "color_scheme": "dark"}
+    with serving(*flags, cwd=tmp_path) as server, looking(browser, server, **how) as console:
         model = server.get("/model")[1]
         console.open()
         for text in (f"{kind} (classification)", model["guarantee"]):
@@ -136,8 +137,8 @@ SMALL = """() => [...document.querySelectorAll("button, a[href], summary, input"
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_a_view(browser: Browser, server: Running, view: str, scheme: str, size: tuple[int, int]) -> None:
-    with looking(browser, server, size=size, scheme=scheme) as console:
+def test_a_view(browser: Browser, server: Running, view: str, scheme: str, size: dict[str, int]) -> None:
+    with looking(browser, server, viewport=size, color_scheme=scheme) as console:
         page = console.page
         console.open(view)
         expect(console.heading(VIEWS[view])).to_be_visible()

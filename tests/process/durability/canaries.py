@@ -6,7 +6,7 @@ import json
 import numbers
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +37,6 @@ class Canary:
     def texts(self) -> tuple[str, ...]:
         """What it has of text that no one else has."""
         return self.id, self.subject, self.word
-
-
-def tensors(told: dict[str, Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """A request of the inference protocol for some rows, as the metadata of the model ask for it."""
-    inputs = [{**one, "shape": [len(rows)], "data": [row[j] for row in rows]} for j, one in enumerate(told["inputs"])]
-    return {"id": "canaries", "inputs": inputs}
 
 
 def canary(number: int, row: tuple[Any, ...], *, extreme: bool = True) -> Canary:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tests.process.durability.model_of_truth import Operation, Sent
 from tests.process.durability.people import FIRST_MARK, Content, Strangers, people
@@ -43,8 +43,7 @@ def everybody() -> Acquaintances:
     return Acquaintances(people(), sorted({str(one.subject) for one in people().values()}))
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """An operation as it is sent."""
 
     operation: Operation

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from oubli.app.http.app import create_app
 from oubli.app.service.build import build_service
 from oubli.app.settings import Settings
-from tests.process.durability.canaries import canary, files_with, forms, remains, tensors
+from tests.process.durability.canaries import canary, files_with, forms, remains
 from tests.process.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, flags, people
 from tests.serving import serving, wait_for
 from tests.tiers import ordinary
@@ -39,8 +39,9 @@ def touch_in_passing(ask: Ask) -> None:
     """Use them in requests that keep nothing: predictions, refusals, conflicts, lists."""
     first, place = FLOCK[0], f"/samples/{quote(FLOCK[0].id, safe='')}"
     assert ask("POST", "/predict", {"instances": [list(one.features) for one in FLOCK]})[0] == 200
-    asked = tensors(ask("GET", "/v2/models/oubli")[1], [one.features for one in FLOCK])
-    assert ask("POST", "/v2/models/oubli/infer", asked)[0] == 200
+    told = enumerate(ask("GET", "/v2/models/oubli")[1]["inputs"])
+    inputs = [{**one, "shape": [len(FLOCK)], "data": [bird.features[j] for bird in FLOCK]} for j, one in told]
+    assert ask("POST", "/v2/models/oubli/infer", {"id": "canaries", "inputs": inputs})[0] == 200
     assert ask("POST", "/samples", {"samples": [first.as_json(label="<=50K")]})[0] == 409
     assert ask("POST", "/samples", {"samples": [first.as_json(unknown=first.word)]})[0] == 422
     assert ask("POST", "/samples", {"samples": [first.as_json()]})[0] == 200

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -30,8 +30,7 @@ _JOURNAL = re.compile(r"(^|/)journal-")
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An answer on a connection; connections are counted."""
 
     connection: int
@@ -41,8 +40,7 @@ class Answer:
     content: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """Something written to the journal, and the first flush of the same file that began after that."""
 
     begin: int

@@ -76,27 +76,22 @@ def test_grafana_finds_the_dashboard_and_its_source() -> None:
 # --- a real Prometheus that scrapes a real server
 
 
-class Prometheus:
-    """A Prometheus that runs."""
+def ask(url: str, path: str, **query: str) -> Any:
+    with urllib.request.urlopen(f"{url}{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:  # noqa: S310
+        content = json.load(answer)
+    assert content["status"] == "success"
+    return content["data"]
 
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/api/v1"
 
-    def ask(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:  # noqa: S310
-            content = json.load(answer)
-        assert content["status"] == "success"
-        return content["data"]
-
-    def series(self, expression: str) -> list[Any]:
-        """Evaluate an expression now; an error of it is an `HTTPError`."""
-        found: list[Any] = self.ask("/query", query=expression)["result"]
-        return found
+def series(url: str, expression: str) -> list[Any]:
+    """Evaluate an expression now; an error of it is an `HTTPError`."""
+    found: list[Any] = ask(url, "/query", query=expression)["result"]
+    return found
 
 
 @contextmanager
-def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
-    """Run Prometheus with our configuration, but for the address of the server and the pace."""
+def scraping(port: int, folder: Path) -> Iterator[str]:
+    """Run Prometheus with our configuration, but for the address of the server and the pace; yield where it answers."""
     config = yaml.safe_load((FILES / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "250ms", "scrape_timeout": "250ms", "evaluation_interval": "500ms"}
     config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
@@ -107,7 +102,7 @@ def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
     output = (folder / "prometheus.txt").open("w")
     with output, subprocess.Popen(["prometheus", *words], cwd=folder, stdout=output, stderr=output) as run:
         try:
-            yield Prometheus(own)
+            yield f"http://127.0.0.1:{own}/api/v1"
         finally:
             run.terminate()
             run.wait(timeout=60)
@@ -124,13 +119,13 @@ def use(server: Running) -> None:
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("monitored")
-    with serving(*small_table(folder, 200), cwd=folder) as server, scraping(server.port, folder) as running:
+    with serving(*small_table(folder, 200), cwd=folder) as server, scraping(server.port, folder) as url:
 
         def has_scraped() -> bool:
             with suppress(OSError):  # it does not listen yet
-                return bool(running.series("oubli_ready"))
+                return bool(series(url, "oubli_ready"))
             return False
 
         wait_for(has_scraped, "Prometheus scrapes something")
@@ -139,13 +134,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         for _ in range(4):
             use(server)
             time.sleep(0.5)
-        wait_for(lambda: running.series("rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is a rate")
+        wait_for(lambda: series(url, "rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is a rate")
 
         def healths() -> set[str]:
-            return {rule["health"] for group in running.ask("/rules")["groups"] for rule in group["rules"]}
+            return {rule["health"] for group in ask(url, "/rules")["groups"] for rule in group["rules"]}
 
         wait_for(lambda: healths() == {"ok"}, "each rule is evaluated without an error")
-        yield running
+        yield url
 
 
 def test_series_of_nodes_are_there_and_a_server_alone_has_none() -> None:
@@ -158,13 +153,13 @@ def test_series_of_nodes_are_there_and_a_server_alone_has_none() -> None:
 
 
 @needs("prometheus")
-def test_rules_dashboard_and_its_variable_find_what_they_ask_for(prometheus: Prometheus) -> None:
+def test_rules_dashboard_and_its_variable_find_what_they_ask_for(prometheus: str) -> None:
     for rule in RULES:
-        assert not prometheus.series(rule["expr"]) or rule["alert"] in OF_THE_MACHINE, "this server is sound"
+        assert not series(prometheus, rule["expr"]) or rule["alert"] in OF_THE_MACHINE, "this server is sound"
         if OF_NODES not in rule["expr"]:  # of a server alone nothing is known
             compared = COMPARISON.fullmatch(rule["expr"])
             assert compared is not None
-            found = prometheus.series(compared["number"])
+            found = series(prometheus, compared["number"])
             assert found, rule["alert"]
             assert all(one["value"][1] != "NaN" for one in found), rule["alert"]
 
@@ -172,11 +167,11 @@ def test_rules_dashboard_and_its_variable_find_what_they_ask_for(prometheus: Pro
         for target in panel.get("targets", ()):
             asked = target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".+")
             assert "$" not in asked
-            found = prometheus.series(asked)
+            found = series(prometheus, asked)
             assert OF_NODES in asked or any(one["value"][1] != "NaN" for one in found), (panel["title"], asked)
 
-    (target,) = prometheus.ask("/targets")["activeTargets"]
+    (target,) = ask(prometheus, "/targets")["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")
     (variable,) = BOARD["templating"]["list"]
     metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
-    assert len({one["metric"][label] for one in prometheus.series(metric)}) == 1
+    assert len({one["metric"][label] for one in series(prometheus, metric)}) == 1

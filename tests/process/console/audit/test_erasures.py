@@ -35,8 +35,8 @@ def states(console: Console) -> dict[str, str]:
 
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_keys: bool) -> None:
-    size, scheme = (WIDE, "light") if uses_keys else (NARROW, "dark")
-    with looking(browser, world.server, uses_keys=uses_keys, size=size, scheme=scheme, view="") as console:
+    how = {"viewport": WIDE} if uses_keys else {"viewport": NARROW, "color_scheme": "dark"}
+    with looking(browser, world.server, uses_keys=uses_keys, view="", **how) as console:
         console.go("Erasures")
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
