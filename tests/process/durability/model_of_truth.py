@@ -84,24 +84,19 @@ class World:
 
     def make(self, operation: Operation) -> int | None:
         """Make a change; return how many samples it touched, None when it is refused; then nothing has changed."""
-        match operation.kind:
-            case "add":
-                return self._add(operation)
-            case "put":
-                return self._put(operation)
-            case "delete":
-                return self._delete(operation)
-            case "rebuild":
-                return 1  # the model; the samples are what they were
-        return self._mark(operation, is_restricted=operation.kind == "restrict")
+        if operation.kind == "rebuild":
+            return 1  # the model; the samples are what they were
+        ways = {"add": self._add, "put": self._put, "delete": self._delete}
+        return ways.get(operation.kind, self._mark)(operation)
 
     @property
     def restricted(self) -> set[str | None]:
         """Subjects that are restricted."""
         return {content.subject for content in self.held.values() if content.is_restricted}
 
-    def _mark(self, operation: Operation, *, is_restricted: bool) -> int:
+    def _mark(self, operation: Operation) -> int:
         """Restrict or release subjects; a subject is restricted as a whole, or not at all."""
+        is_restricted = operation.kind == "restrict"
         moved = {
             name: replace(content, is_restricted=is_restricted)
             for name, content in self.held.items()

@@ -132,13 +132,10 @@ class Lives:
                 assert not [name for name in gone if name in content], f"{path.name} holds what was erased"
 
 
-@pytest.mark.parametrize(
-    ("kind", "n_kills"),
-    [
-        ("forest", 2),
-        *(pytest.param(kind, 200 if kind == "forest" else 40, marks=pytest.mark.long) for kind in DEADLINES),
-    ],
-)
+MANY = [pytest.param(kind, 200 if kind == "forest" else 40, marks=pytest.mark.long) for kind in DEADLINES]
+
+
+@pytest.mark.parametrize(("kind", "n_kills"), [("forest", 2), *MANY])
 def test_killed_at_random_moments(tmp_path, kind, n_kills):
     """Servers on some directories are killed side by side."""
     n_lanes = LANES if n_kills > LANES else 1

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -801,9 +802,7 @@ def test_every_holder_has_its_situation():
             ask("a new one")
 
 
-@pytest.mark.parametrize(
-    ("situation", "finish"), covering([one for many in SITUATIONS.values() for one in many], FINISHES)
-)
+@pytest.mark.parametrize(("situation", "finish"), covering(chain.from_iterable(SITUATIONS.values()), FINISHES))
 def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
     with scene(tmp_path / "data", monkeypatch) as here:
         assert files_with([BIRD], here.directory), "the search is blind"

@@ -1,7 +1,6 @@
 """The examples for Kubernetes and systemd: schemas and systemd accept them, and the server runs with what they say."""
 
 import shutil
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +103,7 @@ def test_the_pod_starts_and_its_probes_are_answered_and_the_empty_key_of_the_exa
     with serving(*arguments, cwd=tmp_path) as server:
         for name in PROBES:
             path = container[name]["httpGet"]["path"]
-            request = urllib.request.Request(server.url + path, headers=PROBE)  # noqa: S310
-            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-                assert answer.status == 200
+            assert server.ask("GET", path, **PROBE)[0] == 200
         assert server.get("/model")[0] == 401
         assert server.stop() == 0
 

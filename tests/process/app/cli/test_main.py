@@ -152,23 +152,20 @@ def test_influence_names_the_samples_that_help_and_harm(cli: Cli, people: Path, 
     assert "grid" in answer["note"]
 
 
-UNANSWERABLE = (
-    (("absent.oubli", "rows.csv"), "absent.oubli cannot be read"),
-    (("f.oubli", "absent.csv"), "absent.csv cannot be read"),
-    (("f.oubli", "rows.csv", "--update-set", "0"), "--update-set must be all, single or a number"),
-    (("f.oubli", "rows.csv", "--target", "salary"), "has no column 'salary', which --target names"),
-    (("f.oubli", "unlabelled.csv", "--target", "income"), "unlabelled.csv, line 3, column 'income'"),
-    (("f.oubli", "narrow.csv"), "lacks 'job', which the model needs"),
-    (("f.oubli", "rows.csv", "--output", "rows.csv"), "rows.csv is there already"),
-)
-
-
 def test_influence_says_what_cannot_be_asked(cli: Cli, people: Path, tmp_path: Path) -> None:
     for name, lines in {"rows": "25,cook,low", "unlabelled": "25,cook,low\n30,cook,"}.items():
         (tmp_path / f"{name}.csv").write_text(f"age,job,income\n{lines}\n")
     (tmp_path / "narrow.csv").write_text("age,income\n25,low\n")
     assert cli("fit", "--data", str(people), *FIT, "--output", "f.oubli")[0] == 0
-    for arguments, part in UNANSWERABLE:
+    for arguments, part in (
+        (("absent.oubli", "rows.csv"), "absent.oubli cannot be read"),
+        (("f.oubli", "absent.csv"), "absent.csv cannot be read"),
+        (("f.oubli", "rows.csv", "--update-set", "0"), "--update-set must be all, single or a number"),
+        (("f.oubli", "rows.csv", "--target", "salary"), "has no column 'salary', which --target names"),
+        (("f.oubli", "unlabelled.csv", "--target", "income"), "unlabelled.csv, line 3, column 'income'"),
+        (("f.oubli", "narrow.csv"), "lacks 'job', which the model needs"),
+        (("f.oubli", "rows.csv", "--output", "rows.csv"), "rows.csv is there already"),
+    ):
         require_refusal(cli, part, "influence", *arguments)
 
 

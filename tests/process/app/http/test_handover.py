@@ -60,10 +60,10 @@ def calling(port: int, *, tls: bool) -> Iterator[None]:
     assert [one.exception() for one in calls] == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("tls", "steps"),
-    [(True, ("listening", "closed")), *(pytest.param(tls, ALL * 3, marks=pytest.mark.long) for tls in (False, True))],
-)
+MANY = [pytest.param(tls, ALL * 3, marks=pytest.mark.long) for tls in (False, True)]
+
+
+@pytest.mark.parametrize(("tls", "steps"), [(True, ("listening", "closed")), *MANY])
 def test_a_kill_at_a_hand_over_loses_nothing_and_leaves_the_port_free(folder, tls, steps):
     """A server is killed at each step while it is asked, and started again on the same port."""
     port, added = free_port(), []

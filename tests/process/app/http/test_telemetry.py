@@ -1,7 +1,6 @@
 """A server that logs JSON and sends traces: what a program reads of both, and what neither holds."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from tests.process.durability.listener import listening
 from tests.serving import Running, serving
 
-HAS_EXTRA = find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
-needs_extra = pytest.mark.skipif(not HAS_EXTRA, reason="the extra `telemetry` is not installed")
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
@@ -69,8 +66,8 @@ def test_a_start_that_fails_is_told_in_json(folder: Path) -> None:
     assert lines[-1]["level"] == "error"
 
 
-@needs_extra
 def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra `telemetry` is not installed")
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     bodies: list[bytes] = []
@@ -102,8 +99,8 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) ->
     assert b"SECRET" not in b"".join(bodies)
 
 
-@needs_extra
 def test_a_collector_that_is_not_there_holds_nothing_up_and_requests_leave_no_line(folder: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra `telemetry` is not installed")
     with serve(folder, "--traces-endpoint", "http://127.0.0.1:9", "--log-level", "warning") as server:
         use(server)
         assert server.stop() == 0
