@@ -14,8 +14,6 @@ from tests.serving import Running, serving
 
 ROW = [33, "cook", True]
 BAD = "rgb(179, 32, 26)"
-LONG_FIT = {"parameters": {"n_estimators": 3000}, "score": False}
-needs_mounts = pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 
 
 def test_it_says_what_the_server_says_and_goes_on_by_itself(browser: Browser, server: Running) -> None:
@@ -52,7 +50,7 @@ def test_paused_expiry_is_told_with_what_to_do_about_it(browser: Browser, tmp_pa
         expect(console.page.locator(".now-count")).to_have_text("120")
 
 
-@needs_mounts
+@pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 def test_stopped_changes_are_told_with_what_to_do_about_it(browser: Browser, tmp_path: Path) -> None:
     with small_file_system(tmp_path / "small", "24m") as small:
         flags = [*write_people(tmp_path), "--n-estimators", "5", "--data-dir", str(small / "data")]
@@ -110,7 +108,7 @@ def test_a_late_erasure_is_told_in_every_view(browser: Browser, tmp_path: Path) 
         page = console.page
         console.open("samples")
         find(console, "Person (subject)", "person 7")
-        server.ask("POST", "/model/fit", LONG_FIT)
+        server.ask("POST", "/model/fit", {"parameters": {"n_estimators": 3000}, "score": False})
         section = console.section("Find")
         forget = section.get_by_role("button", name="Forget")
         agree(console, forget, "Forget this person?", "Forget the person")

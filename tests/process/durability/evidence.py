@@ -15,10 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.process.durability.model_of_truth import Operation
 from tests.serving import Running
 
-_FIRST_PREVIOUS = "0" * 64
-# What an answer says besides the receipt.
-_BESIDE = ("signature", "durable")
-
 
 def canonical(content: Any) -> bytes:
     """Return the RFC 8785 form of something without fractions, whose keys are ASCII."""
@@ -36,7 +32,8 @@ def public_keys(server: Running) -> dict[str, Ed25519PublicKey]:
 
 def check_receipt(receipt: Mapping[str, Any], keys: Mapping[str, Ed25519PublicKey]) -> None:
     """Check the signature of a receipt; raises `InvalidSignature`."""
-    content = {name: value for name, value in receipt.items() if name not in _BESIDE}
+    # These two an answer says besides the receipt.
+    content = {name: value for name, value in receipt.items() if name not in ("signature", "durable")}
     keys[receipt["key_id"]].verify(base64.b64decode(receipt["signature"]), canonical(content))
 
 
@@ -44,7 +41,7 @@ def check_evidence(server: Running, receipts: Sequence[Mapping[str, Any]]) -> No
     """Check that receipts handed out before are still there, signed and in the ledger, and that they say the same."""
     keys = public_keys(server)
     entries = [entry for page in server.pages("/ledger") for entry in page["entries"]]
-    previous = _FIRST_PREVIOUS
+    previous = "0" * 64
     for index, entry in enumerate(entries, int(entries[0]["index"])):  # each is whole and follows the one before
         content = {name: value for name, value in entry.items() if name != "hash"}
         assert (entry["index"], entry["previous"]) == (index, previous)

@@ -20,11 +20,6 @@ from tests.serving import Running, serving
 
 KILLING = Path(__file__).with_name("killing.py")
 FLAGS = flags("--erasure-deadline", "60")
-_SEED = 11
-# Between them the clients' requests: what makes the service rewrite its files.
-_UPKEEP: tuple[str, ...] = ("/snapshot", "/model/scrub", "/model/states", "/snapshot", "/model/scrub")
-_REQUESTS_BETWEEN = 6
-_REQUESTS_MEANWHILE = 3
 
 
 @dataclass(frozen=True)
@@ -68,19 +63,20 @@ class History:
     def __init__(self, truth: Truth) -> None:
         self.truth = truth
         self.operations: list[Operation] = []
-        source = random.Random(_SEED)
+        source = random.Random(11)
         self._known = everybody()
         self._chooser = Chooser("step", self._known, source, Strangers(source))
 
     def happen(self, server: Running) -> bool:
         """Go through it; whether the server lived to see the end."""
         try:
-            for path in _UPKEEP:
-                self._ask(server, _REQUESTS_BETWEEN)
+            # What makes the service rewrite its files, with requests between.
+            for path in ("/snapshot", "/model/scrub", "/model/states", "/snapshot", "/model/scrub"):
+                self._ask(server, 6)
                 self._keep_up(server, path)
             # The model is fitted aside with the parameters it has, and changed meanwhile.
             fit = self._note(Operation("rebuild"))
-            fit.answer = server.finish("/model/fit", meanwhile=lambda: self._ask(server, _REQUESTS_MEANWHILE))
+            fit.answer = server.finish("/model/fit", meanwhile=lambda: self._ask(server, 3))
             fit.status = 200
             # It is taken out and put back.
             self._keep_up(server, "/snapshot")

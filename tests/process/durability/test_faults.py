@@ -15,8 +15,6 @@ from tests.process.durability.people import Strangers, flags, people
 from tests.process.durability.reading import check_exact, read_held
 from tests.serving import Running, serving, wait_for
 
-ROW = {"instances": [list(people(1)["p0"].features)]}
-
 
 def add(server: Running, strangers: Strangers, *names: str) -> tuple[int, dict[str, Any]]:
     return server.ask("POST", "/samples", {"samples": [as_json(Sent(name, strangers.meet())) for name in names]})
@@ -43,7 +41,7 @@ def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small):
         assert (status, problem["type"].rpartition(":")[0]) == (503, "urn:oubli:problem")
         assert [server.get(f"/samples/{name}")[0] for name in ("late", refused)] == [404, 404]
         assert server.get("/model")[1]["n_samples"] == n_samples
-        assert server.ask("POST", "/predict", ROW)[0] == 200
+        assert server.ask("POST", "/predict", {"instances": [list(people(1)["p0"].features)]})[0] == 200
         # Restrict, and delete by id, by query, by subject and in a batch: all of it must work on a full disk.
         status, made = server.ask("POST", "/subjects/restrict", {"subjects": ["h21", "h22"]})
         assert (status, made["samples"]) == (200, 8)

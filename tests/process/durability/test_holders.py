@@ -65,7 +65,6 @@ BIRD, NEVER = (replace(one, features=(one.numbers[0], one.word, True)) for one i
 FEATURES = list(BIRD.features)
 BIRDS = {"samples": [BIRD.as_json(features=FEATURES, label="yes")]}
 PLACE = f"/samples/{quote(BIRD.id, safe='')}"
-DEADLINE = 2.0
 
 Check = Callable[[], None]
 """Called when the receipt says `erased`."""
@@ -170,7 +169,7 @@ class Scene:
 
 @contextmanager
 def scene(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE, told: int | None = None
+    directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = 2.0, told: int | None = None
 ) -> Iterator[Scene]:
     """Yield a server; it tells a receiver on a port of this machine, if there is one."""
     monkeypatch.setattr(influence, "_LONG", 0.0)

@@ -23,7 +23,6 @@ from tests.process.durability.tracing import Call, command, kill_traced, read_tr
 from tests.serving import serving, wait_for
 
 FLAGS = flags("--erasure-deadline", "1", "--snapshot-mutations", "60")
-_SECONDS = {"ordinary": 1.2, "long": 3.0}
 _SENDS = ("write", "writev", "sendto", "sendmsg")
 _JOURNAL = re.compile(r"(^|/)journal-")
 
@@ -149,7 +148,7 @@ def recorded(
     trace = folder / "trace.txt"
     with serving(*FLAGS, cwd=folder, command=command(trace)) as server:
         clients = start_clients(server.port, everybody(), 0, seed=7, n=4)
-        time.sleep(_SECONDS["long" if is_long else "ordinary"])
+        time.sleep(3.0 if is_long else 1.2)
         wait_for(lambda: sum(len(client.requests) for client in clients) > 300, "some hundred requests")
         for client in clients:
             client.stop()

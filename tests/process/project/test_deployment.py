@@ -14,7 +14,6 @@ KUBERNETES = ROOT / "examples" / "kubernetes"
 SYSTEMD = ROOT / "examples" / "systemd"
 USER = 10001  # of the image
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
-PROBE = {"Host": "10.244.0.7:8000"}  # a probe names the address of the pod, and sends no key
 CLUSTER = KUBERNETES / "cluster"
 
 
@@ -103,7 +102,8 @@ def test_the_pod_starts_and_its_probes_are_answered_and_the_empty_key_of_the_exa
     with serving(*arguments, cwd=tmp_path) as server:
         for name in PROBES:
             path = container[name]["httpGet"]["path"]
-            assert server.ask("GET", path, **PROBE)[0] == 200
+            # A probe names the address of the pod, and sends no key.
+            assert server.ask("GET", path, Host="10.244.0.7:8000")[0] == 200
         assert server.get("/model")[0] == 401
         assert server.stop() == 0
 

@@ -243,9 +243,8 @@ class Database:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, env=self._variables, stdout=log, stderr=log, cwd=self.data.parent, **user_of_postgres()
-            )
+            how: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": self.data.parent, **user_of_postgres()}
+            self._process = subprocess.Popen(self._command, env=self._variables, **how)
         is_ready = ["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         is_over = self._process.poll
         wait_for(lambda: is_over() is not None or not subprocess.run(is_ready, check=False).returncode, "PostgreSQL")

@@ -18,7 +18,6 @@ from tests.process.durability.canaries import Canary, files_with
 from tests.process.durability.people import flags, rows, write_csv
 from tests.serving import APP, Process, Start, environment, free_port, spawned
 
-SECRET = "a-secret-of-a-cluster-in-a-test-0123456789"
 REDIRECT = 307
 PATIENCE = 240.0
 _, CELLS, LABELS = rows()
@@ -151,7 +150,7 @@ class Nodes:
         self.server = server
         self.database = server.new_database()
         write_csv(folder / "people.csv")
-        (folder / "secret").write_text(SECRET)
+        (folder / "secret").write_text("a-secret-of-a-cluster-in-a-test-0123456789")
         (folder / "secret").chmod(0o600)
         self.all = [self.new(f"node{i}", *more) for i in range(n)]
 

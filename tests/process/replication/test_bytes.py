@@ -21,9 +21,8 @@ from tests.process.replication.nodes import Nodes
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 FLAGS = ("--erasure-deadline", "2", "--member-timeout", "20")
-ROW = people(1)["p0"].features
 ERASED = [canary(i, people(i + 1)[f"p{i}"].features) for i in range(1, 4)]
-KEPT, NEVER, CONTROL = (canary(number, ROW) for number in (500, 600, 700))
+KEPT, NEVER, CONTROL = (canary(number, people(1)["p0"].features) for number in (500, 600, 700))
 
 
 Cluster = tuple[Nodes, Server, Server]

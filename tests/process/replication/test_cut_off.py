@@ -14,7 +14,6 @@ from tests.process.replication.nodes import CELLS, Node, Nodes
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 MEMBER_TIMEOUT = N_QUEUED = 8
-PREDICTION = {"instances": [CELLS[0]]}
 OF_SAMPLES = ("/samples/cut", "/model", "/model/trees/0")
 
 
@@ -42,7 +41,7 @@ def connected(node: Node) -> http.client.HTTPConnection:
 
 
 def ask_to_predict(connection: http.client.HTTPConnection) -> None:
-    connection.request("POST", "/predict", json.dumps(PREDICTION), {"Content-Type": "application/json"})
+    connection.request("POST", "/predict", json.dumps({"instances": [CELLS[0]]}), {"Content-Type": "application/json"})
 
 
 def status_of(connection: http.client.HTTPConnection) -> int:

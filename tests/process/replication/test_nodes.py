@@ -16,7 +16,6 @@ from tests.serving import forked, wait_for
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 _N_THREADS = 4
-_PAUSE = 0.02
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Load:
                 if answer.status != 503:
                     known.unknown.add(name)
                 place = (place + 1) % len(self._nodes.all)
-                time.sleep(_PAUSE)
+                time.sleep(0.02)
 
 
 # Tests leave them ready. Forked they start faster; one that begins again by `exec` would seem to have ended.

@@ -11,11 +11,8 @@ from tests.serving import Running, serving
 
 CASE = "6f1c1d2e-0000-4000-8000-000000000001"
 MARKUP = "<img src=x onerror=document.title='owned'>"
-TURNED = "turn\u202eed"
-LONG = "x" * 256
-FOX = '🦊 & "fox"'
 COLUMN = f"age {MARKUP}"
-CATEGORIES = (MARKUP, TURNED, LONG, FOX)
+CATEGORIES = (MARKUP, "turn\u202eed", "x" * 256, '🦊 & "fox"')
 LABELS = (f"no {MARKUP}", "yes \u202e")
 N_SAMPLES = 240
 ERASED = ("person-0", "person-1", "person-2")
