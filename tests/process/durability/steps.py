@@ -1,10 +1,11 @@
 """A short history that takes every step there is on the disk, and what must be true if it ends at one of them."""
 
 import http.client
+import itertools
 import json
 import random
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -141,10 +142,6 @@ def kills_for(taken: Counter[str]) -> list[Kill]:
 
 def thinned(kills: list[Kill], n: int) -> list[Kill]:
     """Return so many of them, of as many different steps as can be."""
-    order = random.Random(0).sample(kills, len(kills))
-    turn: Counter[str] = Counter()
-    ranked = []
-    for kill in order:
-        ranked.append((turn[kill.step], kill))
-        turn[kill.step] += 1
+    turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    ranked = [(next(turns[kill.step]), kill) for kill in random.Random(0).sample(kills, len(kills))]
     return [kill for _, kill in sorted(ranked, key=lambda pair: pair[0])[:n]]
