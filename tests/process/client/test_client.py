@@ -3,31 +3,27 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from oubli.client import AsyncClient, Client, Retries
+from tests.servers import module_server
 from tests.serving import Running, free_port, serving
 
 ROWS = [f"{i % 7},{'abc'[i % 3]},{('true', 'false')[i % 2]},{'yes' if i % 4 else 'no'}" for i in range(60)]
-FLAGS = ("--data", "data.csv", "--target", "income", "--n-estimators", "3")
 PATIENT = Retries(200, first_wait=0.02, longest_wait=0.5)
 BEFORE, AFTER = 20, 10  # additions of each worker
 N_WORKERS = 3
 
 
-def folder_with_data(folder: Path) -> Path:
+def with_data(folder: Path) -> tuple[str, ...]:
     (folder / "data.csv").write_text("\n".join(["age,job,member,income", *ROWS]) + "\n")
-    return folder
+    return ("--data", "data.csv", "--target", "income", "--n-estimators", "3")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with serving(*FLAGS, cwd=folder_with_data(tmp_path_factory.mktemp("server"))) as running:
-        yield running
+server = module_server(with_data)
 
 
 def test_a_job_tells_its_progress_by_events(server: Running) -> None:
@@ -58,20 +54,18 @@ def test_many_threads_share_a_client_and_read_their_writes(server: Running) -> N
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_restart_in_the_middle_of_additions_doubles_nothing_and_loses_nothing(
-    tmp_path: Path, how: signal.Signals
-) -> None:
-    port, cwd = free_port(), folder_with_data(tmp_path)
+def test_a_restart_amid_additions_doubles_nothing_and_loses_nothing(tmp_path: Path, how: signal.Signals) -> None:
+    port, flags = free_port(), with_data(tmp_path)
     going = Going()
     with ThreadPoolExecutor(N_WORKERS) as pool:
-        with serving(*FLAGS, cwd=cwd, port=port) as server:
+        with serving(*flags, cwd=tmp_path, port=port) as server:
             url = server.url
             waiting = [pool.submit(going.add_waiting, url) for _ in range(N_WORKERS - 1)]
             awaiting = pool.submit(asyncio.run, going.add_awaiting(url))
             assert going.far.wait(120)
             server.stop(how)
         going.is_back.set()
-        with serving(*FLAGS, cwd=cwd, port=port):
+        with serving(*flags, cwd=tmp_path, port=port):
             answered = [name for future in (*waiting, awaiting) for name in future.result(timeout=120)]
             assert len(set(answered)) == len(answered)
             with Client(url) as client:

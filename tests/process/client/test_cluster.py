@@ -1,28 +1,18 @@
 """The client and real nodes: it writes at the leader, reads its writes anywhere, and continues when the leader dies."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from oubli.client import Client, NotLeaderError, Retries
-from tests.postgres import Server
-from tests.process.replication.nodes import Nodes
+from tests.process.replication.nodes import Nodes, two_nodes
 
-
-@pytest.fixture
-def nodes(tmp_path: Path, postgres: Server) -> Iterator[Nodes]:
-    with closing(Nodes(tmp_path, postgres, 2, "--member-timeout", "10")) as made:
-        made.start()
-        yield made
+nodes = two_nodes("--member-timeout", "10", scope="function")
 
 
 def test_changes_reach_the_leader_and_every_node_answers_what_was_written(nodes: Nodes) -> None:
     leader, follower = nodes.all
-    addresses = [follower.url, leader.url]
-    with Client(addresses) as client:
+    with Client([follower.url, leader.url]) as client:
         cluster = client.cluster()
         assert {node.name for node in cluster.nodes} == {"node0", "node1"}
         assert cluster.leader is not None

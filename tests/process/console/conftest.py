@@ -1,22 +1,17 @@
 """A server that many tests look at, and the console in a page."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
 from tests.process.console.people import write_people
 from tests.process.console.support import Console, looking
-from tests.serving import Running, serving
+from tests.servers import module_server
+from tests.serving import Running
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of a small forest, without keys; an erasure is finished when a test says so, and not by itself."""
-    folder = tmp_path_factory.mktemp("console")
-    with serving(*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "3600", cwd=folder) as running:
-        yield running
+# A server of a small forest, without keys; an erasure is finished when a test says so, and not by itself.
+server = module_server(lambda folder: (*write_people(folder), "--n-estimators", "5", "--erasure-deadline", "3600"))
 
 
 @pytest.fixture(params=[False, True], ids=["mouse", "keyboard"])
@@ -24,14 +19,3 @@ def console(browser: Browser, server: Running, request: pytest.FixtureRequest) -
     """The console in a new page, used by mouse or by keyboard."""
     with looking(browser, server, uses_keys=request.param) as console:
         yield console
-        assert console.complaints == []
-
-
-@pytest.fixture
-def csv(tmp_path: Path) -> Path:
-    """A file of samples: 7 of them, one with a line break between quotes."""
-    lines = ["id,subject,age,job,grew,income"]
-    lines += [f'file-{i},"p\n{i}",{20 + i},cook,true,yes' for i in range(7)]
-    path = tmp_path / "more.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return path

@@ -25,17 +25,10 @@ HOSTILE = (
 
 def write_people(folder: Path, n: int = 120) -> list[str]:
     """Write a table of people, two samples each, and return the flags that serve it."""
-    rows = [
-        (
-            f"s{i}",
-            f"person {i // 2}",
-            20 + i * 7 % 50,
-            JOBS[i % 3],
-            "true" if i % 5 else "false",
-            "yes" if (i * 7 % 50 > 20) != (i % 6 == 0) else "no",
-        )
-        for i in range(n)
-    ]
+    rows = []
+    for i in range(n):
+        label = "yes" if (i * 7 % 50 > 20) != (i % 6 == 0) else "no"
+        rows.append((f"s{i}", f"person {i // 2}", 20 + i * 7 % 50, JOBS[i % 3], "true" if i % 5 else "false", label))
     write_csv(folder / "data.csv", ("id", "subject", "age", "job", "grew", "income"), rows)
     return ["--data", "data.csv", "--target", "income", "--id", "id", "--subject", "subject", "--random-state", "0"]
 
@@ -46,16 +39,8 @@ def write_hostile(folder: Path) -> list[str]:
     rows = []
     for i in range(60):
         text = HOSTILE[i % len(HOSTILE)]
-        rows.append(
-            (
-                f"{text[:250]}{i}",
-                text,
-                *(HOSTILE[(i + j) % len(HOSTILE)] for j in range(3)),
-                i,
-                HOSTILE[i % 5],
-                HOSTILE[i % 2],
-            )
-        )
+        texts = [HOSTILE[(i + j) % len(HOSTILE)] for j in range(3)]
+        rows.append((f"{text[:250]}{i}", text, *texts, i, HOSTILE[i % 5], HOSTILE[i % 2]))
     write_csv(folder / "hostile.csv", names, rows)
     return ["--data", "hostile.csv", "--target", "label", "--id", "id", "--subject", "subject"]
 

@@ -1,23 +1,25 @@
 """People in front of the console: a page, and a hand that uses the mouse or the keyboard."""
 
 import json
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Route, expect
 
-from tests.serving import Running, run_cli
+from tests.serving import Running, run_cli, wait_for
 
 MOST_TABS = 250  # keys until something has the focus
-WIDE, NARROW = (1440, 900), (360, 740)
+WIDE = {"width": 1440, "height": 900}
+NARROW = {"width": 360, "height": 740}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+STORED = """async () => JSON.stringify([
+    {...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state,
+    await indexedDB.databases(), await caches.keys()])"""
 
 
 @dataclass
@@ -44,10 +46,7 @@ class Hand:
             return
         self.reach(control)
         self.page.keyboard.press("ControlOrMeta+A")
-        if text:
-            self.page.keyboard.insert_text(text)
-        else:
-            self.page.keyboard.press("Delete")
+        self.page.keyboard.insert_text(text)
 
     def choose(self, control: Locator, label: str) -> None:
         """Choose an option."""
@@ -113,6 +112,10 @@ class Console:
     def section(self, title: str) -> Locator:
         return self.page.get_by_role("region", name=title, exact=True)
 
+    def actions(self) -> set[str]:
+        """Return what the view lets one do."""
+        return {text for text in self.page.get_by_role("main").get_by_role("button").all_inner_texts() if text}
+
     def check_access(self) -> None:
         """Have axe look for what keeps people from using the page."""
         found = Axe().run(self.page, options={"runOnly": {"type": "tag", "values": RULES}})
@@ -126,14 +129,9 @@ class Console:
     def check_silence(self, *secrets: str) -> None:
         """No secret is in an address, in storage or in a log, and no other host was asked."""
         addresses = [one.url for one in self.requests]
-        assert {urlsplit(one).netloc for one in addresses if one.startswith("http")} == {
-            f"127.0.0.1:{self.server.port}"
-        }
-        stored = self.page.evaluate(
-            """async () => JSON.stringify([
-                {...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state,
-                await indexedDB.databases(), await caches.keys()])"""
-        )
+        hosts = {urlsplit(one).netloc for one in addresses if one.startswith("http")}
+        assert hosts == {f"127.0.0.1:{self.server.port}"}
+        stored = self.page.evaluate(STORED)
         assert stored.startswith('[{},{},"",'), stored
         log = self.server.output[self._log_before :]
         for secret in secrets:
@@ -141,7 +139,6 @@ class Console:
             assert secret not in stored
             assert secret not in log
             assert not [one for one in addresses if secret in one or json.dumps(secret)[1:-1] in one]
-        assert self.complaints == []
 
     def _note(self, message: ConsoleMessage) -> None:
         # The browser tells of each request that is refused or not answered; what the page makes of it is tested.
@@ -151,23 +148,20 @@ class Console:
 
 @contextmanager
 def looking(
-    browser: Browser,
-    server: Running,
-    *,
-    view: str | None = None,
-    uses_keys: bool = False,
-    size: tuple[int, int] = WIDE,
-    scheme: Any = "light",
+    browser: Browser, server: Running, *, view: str | None = None, uses_keys: bool = False, **how: Any
 ) -> Iterator[Console]:
-    """Have a page of a browser that remembers nothing, at a view of the console if one is named, until the end."""
-    viewport = dict(zip(("width", "height"), size, strict=True))
-    context = browser.new_context(viewport=viewport, color_scheme=scheme, timezone_id="Asia/Kolkata", locale="en-GB")
-    with context:
+    """Have a page of a browser that remembers nothing, at a view of the console if one is named, until the end.
+
+    What else there is to set, such as the viewport, has the name that Playwright gives it. Nothing may fail in the
+    scripts of the page, and the browser may refuse nothing.
+    """
+    with browser.new_context(**{"viewport": WIDE, **how}, timezone_id="Asia/Kolkata", locale="en-GB") as context:
         page = context.new_page()
         console = Console(page, server, Hand(page, uses_keys))
         if view is not None:
             console.open(view)
         yield console
+        assert console.complaints == []
 
 
 def make_key(server: Running, *scopes: str) -> str:
@@ -176,30 +170,36 @@ def make_key(server: Running, *scopes: str) -> str:
     done = run_cli(*arguments, cwd=server.folder)
     assert done.returncode == 0, done.stderr
     key = done.stdout.strip()
-    request = urllib.request.Request(f"{server.url}/access", headers={"Authorization": f"Bearer {key}"})  # noqa: S310
-    while not _is_named(request):  # a server looks every 50 ms at most
-        time.sleep(0.05)
+
+    def is_known() -> bool:
+        status, told = server.ask("GET", "/access", Authorization=f"Bearer {key}")
+        return status == 200 and told["name"] == "test"
+
+    wait_for(is_known, "the server knows the key", pause=0.05)  # it looks every 50 ms at most
     return key
 
 
-def _is_named(request: urllib.request.Request) -> bool:
-    """Whether the server answers with the name of the key that is sent."""
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            return json.load(answer)["name"] == "test"
-    except urllib.error.HTTPError as error:
-        error.close()
-        return False
+@contextmanager
+def with_key(browser: Browser, server: Running, *scopes: str, view: str = "", **how: Any) -> Iterator[Console]:
+    """Have a page at a view, and give it a new key with some scopes, which must stay a secret."""
+    key = make_key(server, *scopes)
+    with looking(browser, server, view=view, **how) as console:
+        console.enter_key(key)
+        yield console
+        console.check_silence(key)
+        assert key not in console.page.content()
 
 
-def scrub(server: Running) -> None:
-    """Finish all erasures."""
-    status, job = server.ask("POST", "/model/scrub", {})
-    assert status == 202, job
-    while job["status"] in ("queued", "running"):
-        time.sleep(0.03)
-        job = server.get(f"/jobs/{job['id']}")[1]
-    assert job["status"] == "succeeded", job
+def changed(page: Page, path: str, change: Callable[[Any], object]) -> None:
+    """Have answers to a path changed on their way."""
+
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        content = response.json()
+        change(content)
+        route.fulfill(response=response, json=content)
+
+    page.route(f"**{path}", answer)
 
 
 def find(console: Console, kind: str, name: str) -> Locator:
@@ -211,8 +211,9 @@ def find(console: Console, kind: str, name: str) -> Locator:
     return console.section("Held")
 
 
-def agree(console: Console, title: str, action: str) -> None:
-    """Read what will happen, and agree."""
+def agree(console: Console, button: Locator, title: str, action: str) -> None:
+    """Press a button, read what will happen, and agree."""
+    console.hand.press(button)
     dialog = console.page.get_by_role("dialog", name=title)
     expect(dialog).to_be_visible()
     console.check_access()

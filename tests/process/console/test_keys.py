@@ -1,36 +1,30 @@
 """The console of a server that asks for keys: what a key may not do is not shown."""
 
-from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.process.console.people import write_people
-from tests.process.console.support import Console, looking, make_key
-from tests.serving import Running, run_cli, serving
+from tests.process.console.support import Console, agree, looking, make_key, with_key
+from tests.servers import module_server
+from tests.serving import Running, run_cli
 
 NOW, PREDICT, SAMPLES = "Now", "Predict", "Samples and people"
 WRONG = "oubli_00000000_" + 64 * "0"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("keys")
-    key_file = folder / "key"
-    key_file.write_text("the-key-of-the-operator")
-    flags = (*write_people(folder), "--n-estimators", "3", "--api-key-file", str(key_file))
-    with serving(*flags, cwd=folder) as running:
-        yield running
+def with_a_key_file(folder: Path) -> tuple[str, ...]:
+    (folder / "key").write_text("the-key-of-the-operator")
+    return (*write_people(folder), "--n-estimators", "3", "--api-key-file", str(folder / "key"))
+
+
+server = module_server(with_a_key_file)
 
 
 def views(page: Page) -> list[str]:
     return page.get_by_role("navigation").get_by_role("link").all_inner_texts()
-
-
-def buttons(console: Console) -> set[str]:
-    """Return what the view of samples lets one do."""
-    return {text for text in console.page.get_by_role("main").get_by_role("button").all_inner_texts() if text}
 
 
 def test_without_a_key_nothing_is_shown_and_a_wrong_one_is_refused(console: Console, server: Running) -> None:
@@ -58,9 +52,7 @@ def test_without_a_key_nothing_is_shown_and_a_wrong_one_is_refused(console: Cons
 
 
 def test_a_key_for_predictions_shows_two_views(browser: Browser, server: Running) -> None:
-    key = make_key(server, "predict")
-    with looking(browser, server, view="") as console:
-        console.enter_key(key)
+    with with_key(browser, server, "predict") as console:
         expect(console.heading(NOW)).to_be_visible()
         assert [view for view in views(console.page) if view in (NOW, PREDICT, SAMPLES)] == [NOW, PREDICT]
         expect(console.page.locator(".now-count")).to_have_text("120")
@@ -69,7 +61,6 @@ def test_a_key_for_predictions_shows_two_views(browser: Browser, server: Running
         expect(console.page.locator(".predict-label")).not_to_be_empty()
         assert "Why" not in console.page.get_by_role("heading").all_inner_texts()
         console.check_access()
-        console.check_silence(key)
         asked = {urlsplit(one.url).path for one in console.requests}
         assert not [path for path in asked if path.startswith(("/samples", "/influence"))]
 
@@ -86,31 +77,24 @@ def test_a_key_for_predictions_shows_two_views(browser: Browser, server: Running
 def test_a_key_shows_what_it_may_do(
     browser: Browser, server: Running, scopes: tuple[str, ...], shown: set[str], hidden: set[str]
 ) -> None:
-    key = make_key(server, *scopes)
-    with looking(browser, server, view="") as console:
-        console.enter_key(key)
+    with with_key(browser, server, *scopes) as console:
         console.go(SAMPLES)
         if "write" in scopes:
             console.hand.press(console.page.get_by_text("One sample"))
             expect(console.page.get_by_role("button", name="Add the sample", exact=True)).to_be_visible()
-        assert shown <= buttons(console)
-        assert not hidden & buttons(console)
+        assert shown <= console.actions()
+        assert not hidden & console.actions()
         console.check_access()
-        console.check_silence(key)
 
 
 def test_a_key_that_only_erases_forgets_a_person_without_seeing_anything(browser: Browser, server: Running) -> None:
-    key = make_key(server, "erase")
-    with looking(browser, server, uses_keys=True, view="") as console:
-        console.enter_key(key)
+    with with_key(browser, server, "erase", uses_keys=True) as console:
         console.go(SAMPLES)
         section = console.section("Find")
         console.hand.fill(section.get_by_label("Subject or id"), "person 7")
-        console.hand.press(section.get_by_role("button", name="Forget"))
-        dialog = console.page.get_by_role("dialog")
-        console.hand.press(dialog.get_by_role("button", name="Forget the person"))
+        agree(console, section.get_by_role("button", name="Forget"), "Forget this person?", "Forget the person")
         expect(section.locator("receipt-card")).to_contain_text("2 samples (exact)")
-        console.check_silence(key, "person 7", "person%207", "person+7")
+        console.check_silence("person 7", "person%207", "person+7")
 
 
 def test_a_key_that_is_revoked_meanwhile_is_asked_for_again(browser: Browser, server: Running) -> None:

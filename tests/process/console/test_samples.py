@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Error, Route, expect
 
-from tests.process.console.support import Console, agree, find, scrub
+from tests.process.console.support import Console, agree, find
 from tests.serving import Running
 
 
@@ -41,17 +41,15 @@ def test_find_see_rectify_and_forget_a_sample(console: Console, server: Running)
     console.hand.press(form.get_by_role("button", name="Replace the values"))
     expect(sheet.locator("receipt-card")).to_contain_text("1 sample (exact)")
     now = server.get(f"/samples/{sample_id}")[1]
-    assert (now["features"]["age"], now["subject"], now["label"]) == (31.5, "ada lovelace", "yes")
-    assert now["weight"] == 2.5
+    assert (now["features"]["age"], now["subject"], now["label"], now["weight"]) == (31.5, "ada lovelace", "yes", 2.5)
     console.page.keyboard.press("Escape")
     expect(sheet).to_have_count(0)
     found = find(console, "Person (subject)", "ada lovelace")
     console.hand.press(found.get_by_role("button", name=sample_id, exact=True))
-    console.hand.press(sheet.get_by_role("button", name="Forget this sample"))
-    agree(console, "Forget this sample?", "Forget the sample")
+    agree(console, sheet.get_by_role("button", name="Forget this sample"), "Forget this sample?", "Forget the sample")
     expect(sheet.locator("receipt-card")).to_contain_text("Unlearned: 1 sample (exact)")
     assert server.get(f"/samples/{sample_id}")[0] == 404
-    scrub(server)
+    server.finish("/model/scrub")
     expect(sheet.locator("receipt-card")).to_contain_text("Erased: 1 sample")
     console.page.keyboard.press("Escape")
     expect(console.section("Held")).to_contain_text("Nothing is held about this person.")
@@ -61,19 +59,17 @@ def test_find_see_rectify_and_forget_a_sample(console: Console, server: Running)
 def test_what_fails_in_a_dialog_is_told_there_and_can_be_tried_again(console: Console, server: Running) -> None:
     [sample_id] = add(server, "grace", 1)
     console.open("samples")
-    found = find(console, "Person (subject)", "grace")
-    console.hand.press(found.get_by_role("button", name=sample_id, exact=True))
+    console.hand.press(find(console, "Person (subject)", "grace").get_by_role("button", name=sample_id, exact=True))
     sheet = console.page.get_by_role("dialog", name="Sample", exact=True)
     console.page.route("**/samples/batch-delete", lambda route: route.abort())
-    console.hand.press(sheet.get_by_role("button", name="Forget this sample"))
-    agree(console, "Forget this sample?", "Forget the sample")
+    forget = sheet.get_by_role("button", name="Forget this sample")
+    agree(console, forget, "Forget this sample?", "Forget the sample")
     message = sheet.get_by_role("status").filter(has_text="The server does not answer.")
     expect(message).to_be_visible()
     console.check_access()
     console.hand.press(message.get_by_role("button", name="Close the message"))
     console.page.unroute("**/samples/batch-delete")
-    console.hand.press(sheet.get_by_role("button", name="Forget this sample"))
-    agree(console, "Forget this sample?", "Forget the sample")
+    agree(console, forget, "Forget this sample?", "Forget the sample")
     expect(sheet.locator("receipt-card")).to_contain_text("1 sample (exact)")
 
 
@@ -91,13 +87,11 @@ def test_forget_a_person_and_change_ones_mind(console: Console, server: Running)
     console.hand.press(dialog.get_by_role("button", name="Cancel"))
     assert len(held(server, subject)) == 3
     expect(forget).to_be_focused()
-    console.hand.press(forget)
-    agree(console, "Forget this person?", "Forget the person")
+    agree(console, forget, "Forget this person?", "Forget the person")
     expect(section.locator("receipt-card")).to_contain_text("3 samples (exact)")
     assert held(server, subject) == []
     expect(console.section("Held")).to_contain_text("Nothing is held about this person.")
-    console.hand.press(forget)
-    agree(console, "Forget this person?", "Forget the person")
+    agree(console, forget, "Forget this person?", "Forget the person")
     expect(section).to_contain_text("3 samples (exact)")  # the receipt of the erasure before
     console.check_silence(subject)
 
@@ -137,9 +131,11 @@ def test_add_a_sample_with_what_is_wrong_told_at_its_place(console: Console, ser
     console.check_silence("perhaps", name)
 
 
-def test_add_a_file(console: Console, server: Running, csv: Path) -> None:
+def test_add_a_file(console: Console, server: Running, tmp_path: Path) -> None:
     name = f"file {console.hand.uses_keys}"
-    csv.write_text(csv.read_text().replace("file", name))
+    rows = [f'{name}-{i},"p\n{i}",{20 + i},cook,true,yes' for i in range(7)]  # with a line break between quotes
+    csv = tmp_path / "more.csv"
+    csv.write_text("\n".join(["id,subject,age,job,grew,income", *rows]) + "\n")
     console.open("samples")
     section = console.section("Add")
     console.hand.press(section.get_by_text("A CSV file"))
@@ -168,8 +164,7 @@ def test_a_dialog_goes_with_its_view(console: Console, server: Running) -> None:
     console.go("Samples and people")
     page = console.page
     dialogs = page.get_by_role("dialog")
-    found = find(console, "Sample (id)", sample_id)
-    console.hand.press(found.get_by_role("button", name=sample_id, exact=True))
+    console.hand.press(find(console, "Sample (id)", sample_id).get_by_role("button", name=sample_id, exact=True))
     console.hand.press(dialogs.get_by_role("button", name="Forget this sample"))
     expect(dialogs).to_have_count(2)
     page.go_back()
@@ -210,12 +205,10 @@ def test_export_restrict_and_release_a_person(console: Console, server: Running)
         assert check(downloading.value.path().read_text())
         assert subject not in downloading.value.suggested_filename
         expect(dialog).to_have_count(0)
-    console.hand.press(section.get_by_role("button", name="Restrict"))
-    agree(console, "Restrict this person?", "Restrict")
+    agree(console, section.get_by_role("button", name="Restrict"), "Restrict this person?", "Restrict")
     expect(found).to_contain_text("Restricted")
     assert server.get("/model")[1]["n_samples"] == n_samples - 2
-    console.hand.press(section.get_by_role("button", name="Release"))
-    agree(console, "Release this person?", "Release")
+    agree(console, section.get_by_role("button", name="Release"), "Release this person?", "Release")
     expect(found).not_to_contain_text("Restricted")
     assert server.get("/model")[1]["n_samples"] == n_samples
     server.ask("POST", "/samples/batch-delete", {"subjects": [subject]})

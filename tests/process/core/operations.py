@@ -38,14 +38,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "online-boosting": {"n_estimators": 3, "max_leaf_nodes": 4, "random_state": 0},
     "incremental-boosting": {"n_estimators": 3, "max_depth": 3, "random_state": 0},
 }
+FEW_BINS = {"quantization": (0.25, 0.25), "split_sampling": 0.5}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "forest": [{}, {"lazy": False}, {"criterion": "entropy"}, {"max_features": 1.0, "occurrence": 1.0}],
     "tree": [{}, {"lazy": True}, {"window": 60}, {"epsilon": None, "alpha": 0.1, "beta": 0.1}],
     "online-boosting": [{}, {"split_sampling": 1.0, "robustness": 0.0}],
-    "incremental-boosting": [
-        *({}, {"quantization": None}, {"early_stopping": 2}),
-        {"quantization": (0.25, 0.25), "split_sampling": 0.5},
-    ],
+    "incremental-boosting": [{}, {"quantization": None}, {"early_stopping": 2}, FEW_BINS],
 }
 LABELS = {Task.CLASSIFICATION: ("integer", "string", "boolean", "number"), Task.REGRESSION: ("number",)}
 

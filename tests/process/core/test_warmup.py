@@ -50,8 +50,7 @@ print(json.dumps({"new": new, "steps": n_steps}))
 
 
 def played(kind: str, extent: str) -> dict[str, Any]:
-    told = run_python("-c", SCRIPT, kind, extent, NUMBA_DISABLE_JIT="1")
-    found: dict[str, Any] = json.loads(told.splitlines()[-1])
+    found: dict[str, Any] = json.loads(run_python("-c", SCRIPT, kind, extent, NUMBA_DISABLE_JIT="1").splitlines()[-1])
     return found
 
 

@@ -6,7 +6,7 @@ import json
 import numbers
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,19 +31,12 @@ class Canary:
     features: tuple[Any, ...]
 
     def as_json(self, **more: Any) -> dict[str, Any]:
-        content = {"id": self.id, "subject": self.subject, "features": list(self.features), "label": ">50K"}
-        return content | more
+        return {"id": self.id, "subject": self.subject, "features": list(self.features), "label": ">50K"} | more
 
     @property
     def texts(self) -> tuple[str, ...]:
         """What it has of text that no one else has."""
         return self.id, self.subject, self.word
-
-
-def tensors(told: dict[str, Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """A request of the inference protocol for some rows, as the metadata of the model ask for it."""
-    inputs = [{**one, "shape": [len(rows)], "data": [row[j] for row in rows]} for j, one in enumerate(told["inputs"])]
-    return {"id": "canaries", "inputs": inputs}
 
 
 def canary(number: int, row: tuple[Any, ...], *, extreme: bool = True) -> Canary:
@@ -77,19 +70,12 @@ def forms_of_text(text: str) -> Iterator[bytes]:
         yield encoded[(shift * 8 + 5) // 6 + 1 : -4]
 
 
-def forms_of_number(value: float) -> Iterator[bytes]:
-    """Yield a number as bytes and as text."""
-    for form in ("<f", ">f", "<d", ">d"):
-        yield struct.pack(form, value)
-    yield repr(value).encode("ascii")
-    yield struct.pack("<f", value).hex().encode("ascii")
-
-
 def forms(one: Canary) -> dict[str, list[bytes]]:
     """Return what could be left of a canary, by what it is."""
     found = {name: list(forms_of_text(text)) for name, text in zip(("id", "subject", "word"), one.texts, strict=True)}
     for j, value in enumerate(one.numbers):
-        found[f"number {j}"] = list(forms_of_number(value))
+        packed = [struct.pack(form, value) for form in ("<f", ">f", "<d", ">d")]
+        found[f"number {j}"] = [*packed, repr(value).encode("ascii"), packed[0].hex().encode("ascii")]
     return found
 
 

@@ -83,13 +83,12 @@ class Opened:
 class Disk:
     """The files of one directory tree, from a copy of it as it was at the beginning, all of which lasts."""
 
-    def __init__(self, directory: Path, beginning: Path | None = None) -> None:
+    def __init__(self, directory: Path, beginning: Path) -> None:
         self._root = str(directory)
-        beginning = beginning or directory
         self._cwd = str(directory.parent)
         self._names: Names = {}
         self._directories = {self._root}
-        for path in beginning.rglob("*") if beginning.exists() else ():
+        for path in beginning.rglob("*"):
             name = str(directory / path.relative_to(beginning))
             if path.is_dir():
                 self._directories.add(name)
@@ -130,17 +129,15 @@ class Disk:
                 change(names)
         directory.mkdir(parents=True)
         for name, file in names.items():
-            if name.endswith(_DIRECTORY) or not self._is_reached(name, names):
+            parents = [str(parent) for parent in Path(name).parents if self._is_ours(str(parent))]
+            # It can be found when the names of all directories on the way to it are there.
+            is_reached = all(parent == self._root or parent + _DIRECTORY in names for parent in parents)
+            if name.endswith(_DIRECTORY) or not is_reached:
                 continue
             path = directory / os.path.relpath(name, self._root)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.after_power_loss(lucky))
             path.chmod(0o600)
-
-    def _is_reached(self, name: str, names: Names) -> bool:
-        """Whether a file can be found: the names of all directories on the way to it are there."""
-        parents = [str(parent) for parent in Path(name).parents if self._is_ours(str(parent))]
-        return all(parent == self._root or parent + _DIRECTORY in names for parent in parents)
 
     # --- one call
 

@@ -15,10 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.process.durability.model_of_truth import Operation
 from tests.serving import Running
 
-_FIRST_PREVIOUS = "0" * 64
-# What an answer says besides the receipt.
-_BESIDE = ("signature", "durable")
-
 
 def canonical(content: Any) -> bytes:
     """Return the RFC 8785 form of something without fractions, whose keys are ASCII."""
@@ -29,36 +25,28 @@ def public_keys(server: Running) -> dict[str, Ed25519PublicKey]:
     """Return the signing keys that a server publishes, by id."""
     status, content = server.get("/ledger/keys")
     assert status == 200
-    keys = {
-        key["key_id"]: Ed25519PublicKey.from_public_bytes(base64.b64decode(key["public_key"]))
-        for key in content["keys"]
-    }
+    keys = {key["key_id"]: base64.b64decode(key["public_key"]) for key in content["keys"]}
     assert keys
-    return keys
+    return {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.items()}
 
 
 def check_receipt(receipt: Mapping[str, Any], keys: Mapping[str, Ed25519PublicKey]) -> None:
     """Check the signature of a receipt; raises `InvalidSignature`."""
-    content = {name: value for name, value in receipt.items() if name not in _BESIDE}
+    # These two an answer says besides the receipt.
+    content = {name: value for name, value in receipt.items() if name not in ("signature", "durable")}
     keys[receipt["key_id"]].verify(base64.b64decode(receipt["signature"]), canonical(content))
-
-
-def check_chain(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Check that every entry is whole and follows the one before."""
-    previous = _FIRST_PREVIOUS
-    for index, entry in enumerate(entries, int(entries[0]["index"])):
-        content = {name: value for name, value in entry.items() if name != "hash"}
-        assert entry["index"] == index
-        assert entry["previous"] == previous
-        assert entry["hash"] == hashlib.sha256(canonical(content)).hexdigest()
-        previous = str(entry["hash"])
 
 
 def check_evidence(server: Running, receipts: Sequence[Mapping[str, Any]]) -> None:
     """Check that receipts handed out before are still there, signed and in the ledger, and that they say the same."""
     keys = public_keys(server)
     entries = [entry for page in server.pages("/ledger") for entry in page["entries"]]
-    check_chain(entries)
+    previous = "0" * 64
+    for index, entry in enumerate(entries, int(entries[0]["index"])):  # each is whole and follows the one before
+        content = {name: value for name, value in entry.items() if name != "hash"}
+        assert (entry["index"], entry["previous"]) == (index, previous)
+        assert entry["hash"] == hashlib.sha256(canonical(content)).hexdigest()
+        previous = entry["hash"]
     listed = json.dumps(entries)
     for given in receipts:
         status, now = server.get(f"/erasures/{given['id']}")
@@ -80,8 +68,7 @@ def check_states(server: Running, digest: str) -> None:
     assert now["digest"] == digest
     for one in answers:
         if one["salt"] is not None:
-            salted = hashlib.sha256(bytes.fromhex(one["salt"] + one["digest"])).hexdigest()
-            assert salted == one["state"]["digest_hash"]
+            assert hashlib.sha256(bytes.fromhex(one["salt"] + one["digest"])).hexdigest() == one["state"]["digest_hash"]
 
 
 def receipts_of(operations: Sequence[Operation]) -> list[dict[str, Any]]:

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tests.process.durability.people import Content
 
 Held = dict[str, Content]
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """A sample of a request; without an id one is generated."""
 
     id: str | None
@@ -85,24 +84,19 @@ class World:
 
     def make(self, operation: Operation) -> int | None:
         """Make a change; return how many samples it touched, None when it is refused; then nothing has changed."""
-        match operation.kind:
-            case "add":
-                return self._add(operation)
-            case "put":
-                return self._put(operation)
-            case "delete":
-                return self._delete(operation)
-            case "rebuild":
-                return 1  # the model; the samples are what they were
-        return self._mark(operation, is_restricted=operation.kind == "restrict")
+        if operation.kind == "rebuild":
+            return 1  # the model; the samples are what they were
+        ways = {"add": self._add, "put": self._put, "delete": self._delete}
+        return ways.get(operation.kind, self._mark)(operation)
 
     @property
     def restricted(self) -> set[str | None]:
         """Subjects that are restricted."""
         return {content.subject for content in self.held.values() if content.is_restricted}
 
-    def _mark(self, operation: Operation, *, is_restricted: bool) -> int:
+    def _mark(self, operation: Operation) -> int:
         """Restrict or release subjects; a subject is restricted as a whole, or not at all."""
+        is_restricted = operation.kind == "restrict"
         moved = {
             name: replace(content, is_restricted=is_restricted)
             for name, content in self.held.items()
@@ -175,8 +169,11 @@ class Truth:
         acknowledged = [one.named(one.answer["ids"]) if one.kind == "add" else one for one in answered]
         in_flight = [_with_ids(one, held) for one in operations if one.is_open]
         best: tuple[Differences, World] | None = None
-        for placed in _placements(acknowledged, in_flight, self.version, version):
-            world, wrong = self._replay(acknowledged, placed)
+        told = {one.version for one in acknowledged if one.changed}
+        untold = [number for number in range(self.version + 1, version + 1) if number not in told]
+        # Every way in which requests in flight can have the versions that no one was told.
+        for chosen in permutations(in_flight, len(untold)):
+            world, wrong = self._replay(acknowledged, dict(zip(untold, chosen, strict=True)))
             found = compare(world.held, held, misreported=(*complaints, *wrong))
             if best is None or _n_wrong(found) < _n_wrong(best[0]):
                 best = found, world
@@ -205,11 +202,8 @@ class Truth:
                 made = world.make(change)
                 if not made or not _says(change, made, absent):
                     wrong.append(f"version {version}: {change.kind} touched {made}, the answer says {change.status}")
-            wrong.extend(
-                f"version {version}: {one.kind} was answered as if nothing changed"
-                for one in without.get(version, [])
-                if world.copy().make(one)
-            )
+            not_told = [one for one in without.get(version, []) if world.copy().make(one)]
+            wrong += [f"version {version}: {one.kind} was answered as if nothing changed" for one in not_told]
         return world, wrong
 
     def _without_repeated(self, answered: Sequence[Operation]) -> list[Operation]:
@@ -275,13 +269,3 @@ def _with_ids(operation: Operation, held: Mapping[str, Content]) -> Operation:
     ids = [sent.id or by_mark.get(sent.content.mark) for sent in operation.samples]
     found = [name for name in ids if name is not None]
     return operation.named(found) if len(found) == len(ids) else operation
-
-
-def _placements(
-    acknowledged: Sequence[Operation], in_flight: Sequence[Operation], first: int, last: int
-) -> Iterator[dict[int, Operation]]:
-    """Yield every way in which requests in flight can have the versions that no one was told."""
-    told = {one.version for one in acknowledged if one.changed}
-    untold = [version for version in range(first + 1, last + 1) if version not in told]
-    for chosen in permutations(in_flight, len(untold)):
-        yield dict(zip(untold, chosen, strict=True))

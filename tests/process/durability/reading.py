@@ -10,8 +10,6 @@ from oubli.verifier import Policy, check_absence, set_root
 from tests.process.durability.people import Content
 from tests.serving import Running
 
-_NOBODY = Policy((), {}, {}, "none")
-
 
 def read_held(server: Running) -> tuple[dict[str, Content], int]:
     """Return all samples held and the model version; nothing may change them meanwhile."""
@@ -73,6 +71,6 @@ def check_set(server: Running) -> dict[str, str | None]:
     samples = [one for page in pages for one in page["samples"]]
     key = bytes.fromhex(pages[-1]["positions_key"])
     root = set_root(samples, key)
-    assert check_absence(json.dumps(proof), _NOBODY, root=root, positions_key=key).root == root
+    assert check_absence(json.dumps(proof), Policy((), {}, {}, "none"), root=root, positions_key=key).root == root
     assert all(one["nonce"] or one["restricted_at"] for one in samples)
     return {one["id"]: one["nonce"] for one in samples}

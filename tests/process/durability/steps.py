@@ -1,10 +1,11 @@
 """A short history that takes every step there is on the disk, and what must be true if it ends at one of them."""
 
 import http.client
+import itertools
 import json
 import random
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,11 +21,6 @@ from tests.serving import Running, serving
 
 KILLING = Path(__file__).with_name("killing.py")
 FLAGS = flags("--erasure-deadline", "60")
-_SEED = 11
-# Between them the clients' requests: what makes the service rewrite its files.
-_UPKEEP: tuple[str, ...] = ("/snapshot", "/model/scrub", "/model/states", "/snapshot", "/model/scrub")
-_REQUESTS_BETWEEN = 6
-_REQUESTS_MEANWHILE = 3
 
 
 @dataclass(frozen=True)
@@ -34,9 +30,6 @@ class Kill:
     step: str
     number: int
     when: Literal["before", "after"]
-
-    def __str__(self) -> str:
-        return f"{self.when} {self.step} {self.number}"
 
 
 @dataclass
@@ -71,18 +64,27 @@ class History:
     def __init__(self, truth: Truth) -> None:
         self.truth = truth
         self.operations: list[Operation] = []
-        source = random.Random(_SEED)
+        source = random.Random(11)
         self._known = everybody()
         self._chooser = Chooser("step", self._known, source, Strangers(source))
 
     def happen(self, server: Running) -> bool:
         """Go through it; whether the server lived to see the end."""
         try:
-            for path in _UPKEEP:
-                self._ask(server, _REQUESTS_BETWEEN)
+            # What makes the service rewrite its files, with requests between.
+            for path in ("/snapshot", "/model/scrub", "/model/states", "/snapshot", "/model/scrub"):
+                self._ask(server, 6)
                 self._keep_up(server, path)
-            self._fit_anew(server)
-            self._restore(server)
+            # The model is fitted aside with the parameters it has, and changed meanwhile.
+            fit = self._note(Operation("rebuild"))
+            fit.answer = server.finish("/model/fit", meanwhile=lambda: self._ask(server, 3))
+            fit.status = 200
+            # It is taken out and put back.
+            self._keep_up(server, "/snapshot")
+            _, snapshot = server.get("/snapshot/file")
+            restore = self._note(Operation("rebuild"))
+            restore.status, restore.answer = server.ask("PUT", "/snapshot/file", snapshot)
+            assert (restore.status, restore.answer["no_longer_held"]) == (200, 0), restore.answer
         except (OSError, http.client.HTTPException):
             return False
         return True
@@ -90,8 +92,7 @@ class History:
     def _ask(self, server: Running, n: int) -> None:
         for _ in range(n):
             request = self._chooser.next()
-            operation = request.operation
-            self.operations.append(operation)
+            operation = self._note(request.operation)
             operation.status, operation.answer = request.sent_to(server)
             assert operation.status in (200, 201, 404, 409), operation.answer
             if operation.kind == "add" and operation.is_acknowledged:
@@ -105,22 +106,7 @@ class History:
         status, content = server.ask("POST", path, {})
         assert status in (200, 201), content
 
-    def _fit_anew(self, server: Running) -> None:
-        """Have the model fitted aside with the parameters it has, and change it meanwhile."""
-        operation = self._begin_rebuild()
-        operation.answer = server.finish("/model/fit", meanwhile=lambda: self._ask(server, _REQUESTS_MEANWHILE))
-        operation.status = 200
-
-    def _restore(self, server: Running) -> None:
-        """Take the model out and put it back."""
-        self._keep_up(server, "/snapshot")
-        _, snapshot = server.get("/snapshot/file")
-        operation = self._begin_rebuild()
-        operation.status, operation.answer = server.ask("PUT", "/snapshot/file", snapshot)
-        assert (operation.status, operation.answer["no_longer_held"]) == (200, 0), operation.answer
-
-    def _begin_rebuild(self) -> Operation:
-        operation = Operation("rebuild")
+    def _note(self, operation: Operation) -> Operation:
         self.operations.append(operation)
         return operation
 
@@ -154,12 +140,8 @@ def kills_for(taken: Counter[str]) -> list[Kill]:
     return [Kill(*one, when) for one in steps for when in ("before", "after")]
 
 
-def thinned(kills: list[Kill], n: int, seed: int = 0) -> list[Kill]:
+def thinned(kills: list[Kill], n: int) -> list[Kill]:
     """Return so many of them, of as many different steps as can be."""
-    order = random.Random(seed).sample(kills, len(kills))
-    turn: Counter[str] = Counter()
-    ranked = []
-    for kill in order:
-        ranked.append((turn[kill.step], kill))
-        turn[kill.step] += 1
+    turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    ranked = [(next(turns[kill.step]), kill) for kill in random.Random(0).sample(kills, len(kills))]
     return [kill for _, kill in sorted(ranked, key=lambda pair: pair[0])[:n]]

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from oubli.app.http.app import create_app
 from oubli.app.service.build import build_service
 from oubli.app.settings import Settings
-from tests.process.durability.canaries import canary, files_with, forms, remains, tensors
+from tests.process.durability.canaries import canary, files_with, forms, remains
 from tests.process.durability.people import ID_COLUMN, SUBJECT_COLUMN, TARGET, flags, people
 from tests.serving import serving, wait_for
 from tests.tiers import ordinary
@@ -39,8 +39,9 @@ def touch_in_passing(ask: Ask) -> None:
     """Use them in requests that keep nothing: predictions, refusals, conflicts, lists."""
     first, place = FLOCK[0], f"/samples/{quote(FLOCK[0].id, safe='')}"
     assert ask("POST", "/predict", {"instances": [list(one.features) for one in FLOCK]})[0] == 200
-    asked = tensors(ask("GET", "/v2/models/oubli")[1], [one.features for one in FLOCK])
-    assert ask("POST", "/v2/models/oubli/infer", asked)[0] == 200
+    told = enumerate(ask("GET", "/v2/models/oubli")[1]["inputs"])
+    inputs = [{**one, "shape": [len(FLOCK)], "data": [bird.features[j] for bird in FLOCK]} for j, one in told]
+    assert ask("POST", "/v2/models/oubli/infer", {"id": "canaries", "inputs": inputs})[0] == 200
     assert ask("POST", "/samples", {"samples": [first.as_json(label="<=50K")]})[0] == 409
     assert ask("POST", "/samples", {"samples": [first.as_json(unknown=first.word)]})[0] == 422
     assert ask("POST", "/samples", {"samples": [first.as_json()]})[0] == 200
@@ -89,8 +90,7 @@ def test_nothing_is_left_of_what_was_erased(begun):
         assert ask("POST", "/snapshot", {})[0] == 201
         assert search(begun, *FLOCK), "they are not even in the snapshot: the search is blind"
         touch_in_passing(ask)
-        receipts = unlearn(ask)
-        for receipt in receipts:
+        for receipt in unlearn(ask):
             assert server.wait_until_erased(receipt)["overdue"] is False
         check_search(begun)
         assert server.stop() == 0
@@ -130,17 +130,13 @@ def end(ask: Ask, path: str) -> None:
     assert ask("GET", place)[1]["status"] == "succeeded"
 
 
-def pass_by(ask: Ask) -> None:
-    """Ask for something else: the last request of each sort may be remembered."""
+def check_nothing_remains(app: Any, ask: Ask) -> None:
+    end(ask, "/model/scrub")
+    # Something else is asked for: the last request of each sort may be remembered.
     plain = {"samples": [{"id": "passer-by", "features": list(ROW), "label": "<=50K"}]}
     assert ask("POST", "/samples", plain)[0] == 201
     assert ask("POST", "/predict", {"instances": [list(ROW)]})[0] == 200
     assert ask("DELETE", "/samples/passer-by")[0] == 200
-
-
-def check_nothing_remains(app: Any, ask: Ask) -> None:
-    end(ask, "/model/scrub")
-    pass_by(ask)
     end(ask, "/model/scrub")
     for one in [*FLOCK, NEVER]:
         assert remains(app, one) == set()

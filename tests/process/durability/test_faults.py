@@ -15,12 +15,9 @@ from tests.process.durability.people import Strangers, flags, people
 from tests.process.durability.reading import check_exact, read_held
 from tests.serving import Running, serving, wait_for
 
-ROW = {"instances": [list(people(1)["p0"].features)]}
-
 
 def add(server: Running, strangers: Strangers, *names: str) -> tuple[int, dict[str, Any]]:
-    samples = [as_json(Sent(name, strangers.meet())) for name in names]
-    return server.ask("POST", "/samples", {"samples": samples})
+    return server.ask("POST", "/samples", {"samples": [as_json(Sent(name, strangers.meet())) for name in names]})
 
 
 @pytest.fixture
@@ -44,8 +41,20 @@ def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small):
         assert (status, problem["type"].rpartition(":")[0]) == (503, "urn:oubli:problem")
         assert [server.get(f"/samples/{name}")[0] for name in ("late", refused)] == [404, 404]
         assert server.get("/model")[1]["n_samples"] == n_samples
-        assert server.ask("POST", "/predict", ROW)[0] == 200
-        receipts = _erase_all_sorts(server)
+        assert server.ask("POST", "/predict", {"instances": [list(people(1)["p0"].features)]})[0] == 200
+        # Restrict, and delete by id, by query, by subject and in a batch: all of it must work on a full disk.
+        status, made = server.ask("POST", "/subjects/restrict", {"subjects": ["h21", "h22"]})
+        assert (status, made["samples"]) == (200, 8)
+        asked = (
+            server.ask("DELETE", "/samples/before"),
+            server.ask("DELETE", "/samples?id=p0&id=p1"),
+            server.ask("DELETE", "/samples?subject=h9"),
+            server.ask("POST", "/samples/batch-delete", {"ids": [f"p{i}" for i in range(100, 150)]}),
+            server.ask("POST", "/samples/batch-delete", {"subjects": ["h20", "h21"]}),
+        )
+        assert [status for status, _ in asked] == [200] * 5, asked
+        assert [receipt["unlearned"] for _, receipt in asked] == [1, 2, 4, 50, 8]
+        assert [server.get(f"/samples/{name}")[0] for name in ("before", "p0", "p36", "p100", "p80")] == [404] * 5
         held, version = read_held(server)
         filler.unlink()
         wait_for(lambda: add(server, strangers, "after")[0] == 201, "room for additions")
@@ -56,7 +65,7 @@ def test_a_full_disk_refuses_additions_and_takes_deletions(begun, small):
         assert now.pop("after")
         assert now == held
         check_exact(server, read_held(server)[0])
-        for receipt in receipts:
+        for _, receipt in asked:
             server.wait_until_erased(receipt["id"])
 
 
@@ -67,20 +76,3 @@ def _add_until_refused(server: Running, strangers: Strangers) -> str:
         if add(server, strangers, *names)[0] != 201:
             return names[0]
     raise AssertionError("the disk does not get full")
-
-
-def _erase_all_sorts(server: Running) -> list[dict[str, Any]]:
-    """Delete by id, by query, by subject and in a batch, and restrict; all of it must work on a full disk."""
-    status, made = server.ask("POST", "/subjects/restrict", {"subjects": ["h21", "h22"]})
-    assert (status, made["samples"]) == (200, 8)
-    asked = (
-        server.ask("DELETE", "/samples/before"),
-        server.ask("DELETE", "/samples?id=p0&id=p1"),
-        server.ask("DELETE", "/samples?subject=h9"),
-        server.ask("POST", "/samples/batch-delete", {"ids": [f"p{i}" for i in range(100, 150)]}),
-        server.ask("POST", "/samples/batch-delete", {"subjects": ["h20", "h21"]}),
-    )
-    assert [status for status, _ in asked] == [200] * 5, asked
-    assert [receipt["unlearned"] for _, receipt in asked] == [1, 2, 4, 50, 8]
-    assert [server.get(f"/samples/{name}")[0] for name in ("before", "p0", "p36", "p100", "p80")] == [404] * 5
-    return [receipt for _, receipt in asked]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -64,7 +65,6 @@ BIRD, NEVER = (replace(one, features=(one.numbers[0], one.word, True)) for one i
 FEATURES = list(BIRD.features)
 BIRDS = {"samples": [BIRD.as_json(features=FEATURES, label="yes")]}
 PLACE = f"/samples/{quote(BIRD.id, safe='')}"
-DEADLINE = 2.0
 
 Check = Callable[[], None]
 """Called when the receipt says `erased`."""
@@ -156,15 +156,12 @@ class Scene:
             ended = self.wait_for_job(job)
             assert (ended["status"], "ask again" in ended["error"]) == ("failed", True)
 
-    def is_open(self, *_: Any) -> bool:
-        return self.gate.is_set()
-
     def hold_up(self, owner: Any, name: str, until: Callable[..., object] | None = None) -> None:
         """Have a function wait for the gate, or for something else, before it begins."""
         function = getattr(owner, name)
 
         def late(*arguments: Any) -> Any:
-            wait_until(partial(until or self.is_open, *arguments))
+            wait_until(self.gate.is_set if until is None else partial(until, *arguments))
             return function(*arguments)
 
         self.monkeypatch.setattr(owner, name, late)
@@ -172,7 +169,7 @@ class Scene:
 
 @contextmanager
 def scene(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = DEADLINE, told: int | None = None
+    directory: Path, monkeypatch: pytest.MonkeyPatch, deadline: float = 2.0, told: int | None = None
 ) -> Iterator[Scene]:
     """Yield a server; it tells a receiver on a port of this machine, if there is one."""
     monkeypatch.setattr(influence, "_LONG", 0.0)
@@ -185,8 +182,7 @@ def scene(
     signer = read_processor(DOMAIN, *certificate(directory.parent, authority(), DOMAIN))
     policy = CheckpointPolicy(erasure_deadline=deadline)
     processor = Processor(signer, callbacks=callbacks)
-    service = make_service(forest(60), directory, policy=policy, processor=processor, push=push)
-    with hosted(service) as host:
+    with hosted(make_service(forest(60), directory, policy=policy, processor=processor, push=push)) as host:
         assert host.ask("POST", "/samples", BIRDS)[0] == 201
         assert host.ask("POST", "/snapshot")[0] == 201
         status, older = host.ask_bytes("GET", "/snapshot/file")
@@ -464,11 +460,8 @@ def states(scene: Scene) -> Case:
 def trees(scene: Scene) -> Case:
     status, told = scene.host.ask("POST", "/model/states")
     assert status in (200, 201)
-    path = f"/model/states/{told['index']}?trees=true"
-    silent = (200, None)
-    return _asked_of_a_copy(
-        scene, "tree_digests", "GET", path, lambda code, told: (code, told["tree_digests"]) == silent
-    )
+    what = ("tree_digests", "GET", f"/model/states/{told['index']}?trees=true")
+    return _asked_of_a_copy(scene, *what, lambda status, told: (status, told["tree_digests"]) == (200, None))
 
 
 def events(scene: Scene) -> Case:
@@ -808,9 +801,7 @@ def test_every_holder_has_its_situation():
             ask("a new one")
 
 
-@pytest.mark.parametrize(
-    ("situation", "finish"), covering([one for many in SITUATIONS.values() for one in many], FINISHES)
-)
+@pytest.mark.parametrize(("situation", "finish"), covering(chain.from_iterable(SITUATIONS.values()), FINISHES))
 def test_nothing_outlives_an_erasure(tmp_path, monkeypatch, situation, finish):
     with scene(tmp_path / "data", monkeypatch) as here:
         assert files_with([BIRD], here.directory), "the search is blind"
@@ -908,9 +899,7 @@ def files_of(directory: Path) -> bytes:
     return b"\0".join(path.read_bytes().rstrip(b"\0") for path in paths)
 
 
-def test_digests_and_salts_of_before_are_nowhere_and_digests_of_trees_are_never_on_the_disk(
-    tmp_path, monkeypatch, caplog
-):
+def test_old_digests_and_salts_are_nowhere_and_those_of_trees_never_on_the_disk(tmp_path, monkeypatch, caplog):
     """A digest is a function of all samples: it confirms the one right guess among all that the canary could have been.
 
     `tests/histories/backups.py` looks for them in files and answers after any history; here the log and the memory are

@@ -36,12 +36,10 @@ def delete(*ids: str, version: int | None = None, unlearned: int = 1, receipt: s
 
 
 def mark(kind: Literal["restrict", "release"], version: int | None = None, samples: int = 2) -> Operation:
-    operation = Operation(kind, subjects=("s", "nobody"))
-    return answered(operation, version, 200, samples=samples, absent=1)
+    return answered(Operation(kind, subjects=("s", "nobody")), version, 200, samples=samples, absent=1)
 
 
 OWN = content(9, "s")
-BOTH = {**HELD, "c": C, "d": D}
 
 CASES: list[tuple[list[Operation], dict[str, Content], int, dict[str, Any]]] = [
     # Acknowledged changes are made in the order of their versions.
@@ -51,7 +49,7 @@ CASES: list[tuple[list[Operation], dict[str, Content], int, dict[str, Any]]] = [
     ([], {"a": A, "b": C}, 5, {"altered": ("b",)}),
     # What was in flight is there or not, as a whole, with a version of its own, in any order.
     ([add(("c", C), ("d", D))], HELD, 5, {}),
-    ([add(("c", C), ("d", D))], BOTH, 6, {}),
+    ([add(("c", C), ("d", D))], {**HELD, "c": C, "d": D}, 6, {}),
     ([add(("c", C), ("d", D))], {**HELD, "c": C}, 6, {"lost": ("d",)}),
     ([], HELD, 6, {"misreported": None}),
     ([delete("c"), add(("c", C)), add(("d", D), version=7)], {**HELD, "d": D}, 8, {}),

@@ -31,36 +31,30 @@ def forget(server: Running, ids: list[str]) -> str:
 def test_a_server_lives_on_its_journal(folder: Path) -> None:
     needs_postgres()
     with temporary_server() as postgres:
-        live(folder, postgres)
+        url = postgres.url(postgres.new_database())
+        with serving(*FLAGS, cwd=folder, OUBLI_JOURNAL=url) as server:
+            learn(server, flock(1, 3))
+            assert server.ask("POST", "/snapshot", {})[0] == 201
+            learn(server, flock(4, 2))
+            receipt = forget(server, ["p1", "p2"])
+            before, held = live_digest(server, by_snapshot=False), read_held(server)
+            require_refused_beside(folder, url)
+            server.process.kill()
+        assert not list((folder / "oubli-data").glob("journal*")), "what belongs to the journal in SQLite"
+
+        with serving(*FLAGS, cwd=folder, OUBLI_JOURNAL=url) as server:
+            assert read_held(server) == held
+            assert check_exact(server, held[0], by_snapshot=False) == before
+            server.wait_until_erased(receipt)
+            cut_off(server, postgres)
+            receipt = forget(server, ["p3"])
+            assert server.stop() == 0
+        with serving(*FLAGS, cwd=folder, OUBLI_JOURNAL=url) as server:
+            server.wait_until_erased(receipt)
+            check_exact(server, read_held(server)[0], by_snapshot=False)
+            assert server.stop() == 0
     text = "".join(path.read_text("utf-8", "replace") for path in folder.glob("*.txt"))
     assert "not-a-secret" not in text
-
-
-def live(folder: Path, postgres: Server) -> None:
-    """Kill the server, cut it off and start it again; PostgreSQL may be stopped, and its files are of this test."""
-    url = postgres.url(postgres.new_database())
-    variables = {"OUBLI_JOURNAL": url}
-    with serving(*FLAGS, cwd=folder, **variables) as server:
-        learn(server, flock(1, 3))
-        assert server.ask("POST", "/snapshot", {})[0] == 201
-        learn(server, flock(4, 2))
-        receipt = forget(server, ["p1", "p2"])
-        before, held = live_digest(server, by_snapshot=False), read_held(server)
-        require_refused_beside(folder, url)
-        server.process.kill()
-    assert not list((folder / "oubli-data").glob("journal*")), "what belongs to the journal in SQLite"
-
-    with serving(*FLAGS, cwd=folder, **variables) as server:
-        assert read_held(server) == held
-        assert check_exact(server, held[0], by_snapshot=False) == before
-        server.wait_until_erased(receipt)
-        cut_off(server, postgres)
-        receipt = forget(server, ["p3"])
-        assert server.stop() == 0
-    with serving(*FLAGS, cwd=folder, **variables) as server:
-        server.wait_until_erased(receipt)
-        check_exact(server, read_held(server)[0], by_snapshot=False)
-        assert server.stop() == 0
 
 
 def require_refused_beside(folder: Path, url: str) -> None:

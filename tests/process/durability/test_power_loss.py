@@ -9,29 +9,27 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.process.durability.clients import Request, everybody, start_clients
 from tests.process.durability.disk import WRITES, Disk
 from tests.process.durability.evidence import check_evidence, receipts_of
-from tests.process.durability.model_of_truth import Operation, Truth
+from tests.process.durability.model_of_truth import Operation
 from tests.process.durability.people import flags
 from tests.process.durability.reading import check_exact, read_held
 from tests.process.durability.tracing import Call, command, kill_traced, read_trace, why_not
 from tests.serving import serving, wait_for
 
 FLAGS = flags("--erasure-deadline", "1", "--snapshot-mutations", "60")
-_SECONDS = {"ordinary": 1.2, "long": 3.0}
 _SENDS = ("write", "writev", "sendto", "sendmsg")
 _JOURNAL = re.compile(r"(^|/)journal-")
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An answer on a connection; connections are counted."""
 
     connection: int
@@ -41,8 +39,7 @@ class Answer:
     content: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """Something written to the journal, and the first flush of the same file that began after that."""
 
     begin: int
@@ -151,7 +148,7 @@ def recorded(
     trace = folder / "trace.txt"
     with serving(*FLAGS, cwd=folder, command=command(trace)) as server:
         clients = start_clients(server.port, everybody(), 0, seed=7, n=4)
-        time.sleep(_SECONDS["long" if is_long else "ordinary"])
+        time.sleep(3.0 if is_long else 1.2)
         wait_for(lambda: sum(len(client.requests) for client in clients) > 300, "some hundred requests")
         for client in clients:
             client.stop()
@@ -160,19 +157,15 @@ def recorded(
         kill_traced(server)
     calls = read_trace(trace)
     trace.unlink()
-    _check_trace(before, folder / "oubli-data", calls)
-    assert not [failure for client in clients for failure in client.failures]
-    requests = [client.requests for client in clients]
-    return Recorded(folder / "oubli-data", before, calls, read_answers(calls), requests)
-
-
-def _check_trace(before: Path, after: Path, calls: list[Call]) -> None:
-    """The model of the disk, fed with the trace, has the snapshots that the disk has."""
-    disk = Disk(after, before)
+    # The model of the disk, fed with the trace, has the snapshots that the disk has.
+    disk = Disk(folder / "oubli-data", before)
     disk.apply(calls)
     for name, content in disk.now().items():
-        if name.startswith("snapshot-") and (after / name).exists():
-            assert (after / name).read_bytes() == content, f"{name} is not what the trace says"
+        path = folder / "oubli-data" / name
+        if name.startswith("snapshot-") and path.exists():
+            assert path.read_bytes() == content, f"{name} is not what the trace says"
+    assert not [failure for client in clients for failure in client.failures]
+    return Recorded(folder / "oubli-data", before, calls, read_answers(calls), [client.requests for client in clients])
 
 
 def changes(recorded: Recorded) -> list[Request]:
@@ -194,39 +187,16 @@ def test_every_success_is_sent_after_the_flush_that_covers_it(recorded):
         answer = recorded.answer_to(request.operation)
         since = [one for one in written if answer.previous < one.begin and one.flushed < answer.begin]
         assert since, "nothing was written and flushed between the request and its answer"
-        token = _token(request)
+        # What the journal holds of this change and of no other.
+        kind, content = request.operation.kind, request.operation.answer
+        key = {"add": "ids", "restrict": "ledger_head", "release": "ledger_head"}.get(kind, "id")
+        name = content[key][0] if kind == "add" else content[key]
+        token = f'"{name}"'.encode()
         n_found += any(token in one.data for one in since)
         first = next((one for one in written if token in one.data), None)
         assert first is None or first.flushed < answer.begin, "it was answered before its record was flushed"
     assert len(made) > 100
     assert n_found > 0.8 * len(made)  # the others lie across two pages of a file
-
-
-def _token(request: Request) -> bytes:
-    """What the journal holds of a change and of no other."""
-    kind, answer = request.operation.kind, request.operation.answer
-    if kind in ("restrict", "release"):
-        name = answer["ledger_head"]
-    else:
-        name = answer["ids"][0] if kind == "add" else answer["id"]
-    return f'"{name}"'.encode()
-
-
-def lose_power(recorded: Recorded, truth: Truth, cut: int, folder: Path, lucky: random.Random | None) -> int:
-    """Cut the power at a place of the trace, start on what is left, compare; return how many requests were checked."""
-    disk = Disk(recorded.directory, recorded.before)
-    disk.apply(call for call in recorded.calls if call.end <= cut)
-    folder.mkdir()
-    shutil.copy(recorded.directory.parent / "people.csv", folder)
-    disk.write_to(folder / "oubli-data", lucky)
-    operations = operations_until(recorded, cut)
-    with serving(*FLAGS, cwd=folder) as server:
-        held, version = read_held(server)
-        differences = truth.settle(operations, held, version)
-        assert not differences, f"after a cut at {cut}: {differences}"
-        check_evidence(server, receipts_of(operations))
-        check_exact(server, held)
-    return len(operations)
 
 
 def operations_until(recorded: Recorded, cut: int) -> list[Operation]:
@@ -258,6 +228,17 @@ def cuts(recorded: Recorded, n: int, seed: int) -> list[int]:
 def test_what_was_flushed_is_enough_wherever_power_goes(recorded, truth, tmp_path, n):
     n_requests = 0
     for number, cut in enumerate(cuts(recorded, n, seed=n)):
-        lucky = random.Random(number) if number % 3 == 1 else None
-        n_requests += lose_power(recorded, deepcopy(truth), cut, tmp_path / f"cut{number}", lucky)
+        disk, folder = Disk(recorded.directory, recorded.before), tmp_path / f"cut{number}"
+        disk.apply(call for call in recorded.calls if call.end <= cut)
+        folder.mkdir()
+        shutil.copy(recorded.directory.parent / "people.csv", folder)
+        disk.write_to(folder / "oubli-data", lucky=random.Random(number) if number % 3 == 1 else None)
+        operations = operations_until(recorded, cut)
+        with serving(*FLAGS, cwd=folder) as server:
+            held, version = read_held(server)
+            differences = deepcopy(truth).settle(operations, held, version)
+            assert not differences, f"after a cut at {cut}: {differences}"
+            check_evidence(server, receipts_of(operations))
+            check_exact(server, held)
+        n_requests += len(operations)
     assert n_requests > 20 * n

@@ -21,9 +21,8 @@ def test_later(): pass
 
 
 def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.CompletedProcess[str]:
-    (folder / "conftest.py").write_text(
-        f"import tests.budget\nfrom tests.budget import *\ntests.budget._PATIENCE = {patience}\n", encoding="utf-8"
-    )
+    text = f"import tests.budget\nfrom tests.budget import *\ntests.budget._PATIENCE = {patience}\n"
+    (folder / "conftest.py").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", *options, str(folder)]
     # A worker writes a record of its own: this is none.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
@@ -31,11 +30,10 @@ def run(folder: Path, *options: str, patience: float = 30.0) -> subprocess.Compl
     return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60, check=False)
 
 
-SLEEP = "time.sleep(30)"
 SWALLOW = "try: time.sleep(30)\n    except KeyboardInterrupt: time.sleep(30)"  # such a test ends with the process
 
 
-@pytest.mark.parametrize(("slow", "patience"), [(SLEEP, 30.0), (SWALLOW, 0.5)])
+@pytest.mark.parametrize(("slow", "patience"), [("time.sleep(30)", 30.0), (SWALLOW, 0.5)])
 def test_a_session_out_of_time_is_no_failure_and_says_what_is_left(tmp_path: Path, slow: str, patience: float) -> None:
     (tmp_path / "test_them.py").write_text(TESTS.format(quick="pass", slow=slow), encoding="utf-8")
     record = tmp_path / "long.1.record"

@@ -25,10 +25,8 @@ from tests.tiers import ordinary
 
 DOCS = ROOT / "docs"
 # The pages of the gallery are notebooks, which test_gallery.py runs.
-PAGES = [
-    "README.md",
-    *sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md") if "gallery" not in path.parts),
-]
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in DOCS.rglob("*.md") if "gallery" not in path.parts)
+PAGES.insert(0, "README.md")
 DOCUMENTS = [*PAGES, "ARCHITECTURE.md", "CHANGELOG.md", "examples/README.md"]
 ADDRESS = "http://127.0.0.1:8000"  # that the pages name
 
@@ -37,9 +35,9 @@ NOT_RUN = {
     "pip install .": "installs into the environment of the tests; the wheel has tests of its own",
     "docker compose up": "needs Docker; test_docker.py checks the files",
     "docker buildx imagetools": "needs Docker; test_docker.py checks the build argument",
-    "docker/secrets.sh": "needs Docker; test_compose_cluster.py runs the scripts",
-    "docker compose --profile cluster": "needs Docker; test_compose_cluster.py runs its PostgreSQL without",
-    "createuser": "needs PostgreSQL; test_compose_cluster.py runs the same statements",
+    "docker/secrets.sh": "needs Docker; test_docker.py runs the scripts",
+    "docker compose --profile cluster": "needs Docker; test_docker.py runs its PostgreSQL without",
+    "createuser": "needs PostgreSQL; test_docker.py runs the same statements",
     "oubli cluster remove": "needs a cluster with a node that is gone; test_members.py runs it",
     "from oubli import Client\n\nnodes": "needs three nodes; tests/process/client/test_cluster.py runs the same",
     "kubectl create": "needs a cluster; test_deployment.py checks the files",
@@ -143,15 +141,12 @@ def is_like(shown: Any, actual: Any) -> bool:
     """Whether an answer is what a page shows; three dots stand for anything, as a value, a key or the end of a list."""
     if shown == "...":
         return True
-    if isinstance(shown, dict):
-        named = {key: value for key, value in shown.items() if key != "..."}
-        return (
-            isinstance(actual, dict)
-            and (named.keys() == actual.keys() or ("..." in shown and named.keys() <= actual.keys()))
-            and all(is_like(value, actual[key]) for key, value in named.items())
-        )
-    if isinstance(shown, list):
-        if not isinstance(actual, list) or (len(shown) != len(actual) and shown[-1:] != ["..."]):
+    if isinstance(shown, dict) and isinstance(actual, dict):
+        named = shown.keys() - {"..."}
+        has_keys = named == actual.keys() or ("..." in shown and named <= actual.keys())
+        return has_keys and all(is_like(shown[key], actual[key]) for key in named)
+    if isinstance(shown, list) and isinstance(actual, list):
+        if len(shown) != len(actual) and shown[-1:] != ["..."]:
             return False
         if all(isinstance(one, dict) and "subject" in one for one in actual):  # samples come in any order
             shown, actual = (sorted(some, key=lambda one: str(one["id"])) for some in (shown, actual))
@@ -229,8 +224,7 @@ def test_the_programs_of_a_page_run(page: str, tmp_path: Path) -> None:
     lines = []
     for block in run_in_order(blocks, "python"):
         lines += [f"print({mark(block)!r})", block.text]
-    told = output_of(sys.executable, "-W", "error", "-c", "\n".join(lines), cwd=tmp_path)
-    compare(page, blocks, "python", told)
+    compare(page, blocks, "python", output_of(sys.executable, "-W", "error", "-c", "\n".join(lines), cwd=tmp_path))
 
 
 def test_each_block_is_run_or_named_with_a_reason() -> None:
@@ -289,6 +283,18 @@ def test_the_flags_that_the_pages_show_are_there() -> None:
                     assert flag in flags, f"{page}: oubli {name} {flag}"
                     shown += 1
     assert shown > 20
+
+
+@pytest.mark.long
+def test_the_list_of_files_in_the_architecture_is_what_a_trace_of_a_deletion_finds() -> None:
+    """The files that a deletion on the fast path enters, in the order in which it does."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = text.partition("## One deletion, from the socket to the leaf")[2].partition("\n## ")[0]
+    described = re.findall(r"^\| `((?:app|core)/[a-z_/]+\.py)`", section, re.MULTILINE)
+    told = output_of(sys.executable, "benchmarks/trace_write.py", "--files")
+    part = told.partition("DELETE, fast path")[2].partition("POST, ordinary path")[0]
+    assert described == re.findall(r"^ {4}(\S+)", part, re.MULTILINE)
+    assert len(described) > 10
 
 
 # -- the site ---------------------------------------------------------------------------------------

@@ -36,12 +36,8 @@ def needs(program: str) -> Any:
 
 @needs("promtool")
 def test_rules_and_configuration_are_sound_and_rules_fire_when_they_should_and_only_then() -> None:
-    for words in (
-        ("check", "rules", "alerts.yml"),
-        ("check", "config", "prometheus.yml"),
-        ("test", "rules", "alerts.test.yml"),
-    ):
-        output_of("promtool", *words, cwd=FILES)
+    for words in ("check rules alerts.yml", "check config prometheus.yml", "test rules alerts.test.yml"):
+        output_of("promtool", *words.split(), cwd=FILES)
 
 
 def test_rules_compare_a_number_with_a_limit_say_what_it_means_and_are_tested() -> None:
@@ -74,34 +70,28 @@ def test_grafana_finds_the_dashboard_and_its_source() -> None:
     assert home == f"{provider['options']['path']}/oubli.json"
     (source,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text())["datasources"]
     assert source["url"] == "http://prometheus:9090"
-    used = {panel["datasource"]["uid"] for panel in BOARD["panels"] if panel["type"] != "row"}
-    assert used == {source["uid"]}
+    assert {panel["datasource"]["uid"] for panel in BOARD["panels"] if panel["type"] != "row"} == {source["uid"]}
 
 
 # --- a real Prometheus that scrapes a real server
 
 
-class Prometheus:
-    """A Prometheus that runs."""
+def ask(url: str, path: str, **query: str) -> Any:
+    with urllib.request.urlopen(f"{url}{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:  # noqa: S310
+        content = json.load(answer)
+    assert content["status"] == "success"
+    return content["data"]
 
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/api/v1"
 
-    def ask(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:  # noqa: S310
-            content = json.load(answer)
-        assert content["status"] == "success"
-        return content["data"]
-
-    def series(self, expression: str) -> list[Any]:
-        """Evaluate an expression now; an error of it is an `HTTPError`."""
-        found: list[Any] = self.ask("/query", query=expression)["result"]
-        return found
+def series(url: str, expression: str) -> list[Any]:
+    """Evaluate an expression now; an error of it is an `HTTPError`."""
+    found: list[Any] = ask(url, "/query", query=expression)["result"]
+    return found
 
 
 @contextmanager
-def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
-    """Run Prometheus with our configuration, but for the address of the server and the pace."""
+def scraping(port: int, folder: Path) -> Iterator[str]:
+    """Run Prometheus with our configuration, but for the address of the server and the pace; yield where it answers."""
     config = yaml.safe_load((FILES / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "250ms", "scrape_timeout": "250ms", "evaluation_interval": "500ms"}
     config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
@@ -112,7 +102,7 @@ def scraping(port: int, folder: Path) -> Iterator[Prometheus]:
     output = (folder / "prometheus.txt").open("w")
     with output, subprocess.Popen(["prometheus", *words], cwd=folder, stdout=output, stderr=output) as run:
         try:
-            yield Prometheus(own)
+            yield f"http://127.0.0.1:{own}/api/v1"
         finally:
             run.terminate()
             run.wait(timeout=60)
@@ -129,13 +119,13 @@ def use(server: Running) -> None:
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("monitored")
-    with serving(*small_table(folder, 200), cwd=folder) as server, scraping(server.port, folder) as running:
+    with serving(*small_table(folder, 200), cwd=folder) as server, scraping(server.port, folder) as url:
 
         def has_scraped() -> bool:
             with suppress(OSError):  # it does not listen yet
-                return bool(running.series("oubli_ready"))
+                return bool(series(url, "oubli_ready"))
             return False
 
         wait_for(has_scraped, "Prometheus scrapes something")
@@ -144,12 +134,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         for _ in range(4):
             use(server)
             time.sleep(0.5)
-        wait_for(lambda: running.series("rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is a rate")
-        wait_for(
-            lambda: all(rule["health"] == "ok" for group in running.ask("/rules")["groups"] for rule in group["rules"]),
-            "each rule is evaluated without an error",
-        )
-        yield running
+        wait_for(lambda: series(url, "rate(oubli_journal_commit_duration_seconds_count[1m])"), "there is a rate")
+
+        def healths() -> set[str]:
+            return {rule["health"] for group in ask(url, "/rules")["groups"] for rule in group["rules"]}
+
+        wait_for(lambda: healths() == {"ok"}, "each rule is evaluated without an error")
+        yield url
 
 
 def test_series_of_nodes_are_there_and_a_server_alone_has_none() -> None:
@@ -162,14 +153,13 @@ def test_series_of_nodes_are_there_and_a_server_alone_has_none() -> None:
 
 
 @needs("prometheus")
-def test_rules_dashboard_and_its_variable_find_what_they_ask_for(prometheus: Prometheus) -> None:
+def test_rules_dashboard_and_its_variable_find_what_they_ask_for(prometheus: str) -> None:
     for rule in RULES:
-        fires = prometheus.series(rule["expr"])
-        assert not fires or rule["alert"] in OF_THE_MACHINE, "this server is sound"
+        assert not series(prometheus, rule["expr"]) or rule["alert"] in OF_THE_MACHINE, "this server is sound"
         if OF_NODES not in rule["expr"]:  # of a server alone nothing is known
             compared = COMPARISON.fullmatch(rule["expr"])
             assert compared is not None
-            found = prometheus.series(compared["number"])
+            found = series(prometheus, compared["number"])
             assert found, rule["alert"]
             assert all(one["value"][1] != "NaN" for one in found), rule["alert"]
 
@@ -177,11 +167,11 @@ def test_rules_dashboard_and_its_variable_find_what_they_ask_for(prometheus: Pro
         for target in panel.get("targets", ()):
             asked = target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".+")
             assert "$" not in asked
-            found = prometheus.series(asked)
+            found = series(prometheus, asked)
             assert OF_NODES in asked or any(one["value"][1] != "NaN" for one in found), (panel["title"], asked)
 
-    (target,) = prometheus.ask("/targets")["activeTargets"]
+    (target,) = ask(prometheus, "/targets")["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")
     (variable,) = BOARD["templating"]["list"]
     metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
-    assert len({one["metric"][label] for one in prometheus.series(metric)}) == 1
+    assert len({one["metric"][label] for one in series(prometheus, metric)}) == 1

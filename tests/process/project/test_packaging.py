@@ -67,8 +67,7 @@ def test_the_distribution_has_a_name_of_its_own(built: tuple[Path, Path]) -> Non
     metadata = email.message_from_bytes(archive.read(f"{name}.dist-info/METADATA"))
     assert (metadata["Name"], metadata["Version"]) == ("oubli-server", VERSION)
     assert "oubli = oubli.app.cli.main:main" in archive.read(f"{name}.dist-info/entry_points.txt").decode()
-    named = re.findall(r"Python :: (3\.\d+)", "\n".join(metadata.get_all("Classifier", [])))
-    assert tuple(named) == pythons.VERSIONS
+    assert tuple(re.findall(r"Python :: (3\.\d+)", "\n".join(metadata.get_all("Classifier", [])))) == pythons.VERSIONS
     assert metadata["Requires-Python"] == f">={pythons.VERSIONS[0]}"
 
 

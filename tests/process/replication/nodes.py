@@ -4,19 +4,20 @@ import http.client
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
+
+import pytest
 
 from tests.postgres import Server
 from tests.process.durability.canaries import Canary, files_with
 from tests.process.durability.people import flags, rows, write_csv
 from tests.serving import APP, Process, Start, environment, free_port, spawned
 
-SECRET = "a-secret-of-a-cluster-in-a-test-0123456789"
 REDIRECT = 307
 PATIENCE = 240.0
 _, CELLS, LABELS = rows()
@@ -41,18 +42,10 @@ class Node:
     process: Process | None = None
     n_starts: int = 0
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    @property
-    def key_folder(self) -> Path:
-        """Of the keys of the journal's segments."""
-        return self.data / "keys" / "segments"
+    def __post_init__(self) -> None:
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data = self.folder / "data"
+        self.key_folder = self.data / "keys" / "segments"  # of the keys of the journal's segments
 
     def segment_keys(self) -> dict[str, bytes]:
         """The keys of the journal's segments that it has now, by their ids."""
@@ -64,8 +57,7 @@ class Node:
 
     @property
     def output(self) -> str:
-        texts = [path.read_text(errors="replace") for path in sorted(self.folder.glob("output-*.txt"))]
-        return "\n".join(texts)
+        return "\n".join([path.read_text(errors="replace") for path in sorted(self.folder.glob("output-*.txt"))])
 
     def start(self) -> None:
         self.n_starts += 1
@@ -153,12 +145,12 @@ class Node:
 class Nodes:
     """The nodes of one cluster."""
 
-    def __init__(self, folder: Path, server: Server, n: int = 2, *more: str, database: str | None = None) -> None:
+    def __init__(self, folder: Path, server: Server, n: int, *more: str) -> None:
         self.folder = folder
         self.server = server
-        self.database = database or server.new_database()
+        self.database = server.new_database()
         write_csv(folder / "people.csv")
-        (folder / "secret").write_text(SECRET)
+        (folder / "secret").write_text("a-secret-of-a-cluster-in-a-test-0123456789")
         (folder / "secret").chmod(0o600)
         self.all = [self.new(f"node{i}", *more) for i in range(n)]
 
@@ -228,9 +220,9 @@ class Nodes:
         self.wait_in_step()
         assert len({one.digest() for one in self.live}) == 1
 
-    def add(self, name: str, place: int = 0, **more: Any) -> Answer:
+    def add(self, name: str, **more: Any) -> Answer:
         """Have the leader learn a sample."""
-        answer = self.leader().ask("POST", "/samples", sample(name, place), **more)
+        answer = self.leader().ask("POST", "/samples", sample(name), **more)
         assert answer.status == 201, answer
         return answer
 
@@ -257,3 +249,17 @@ def sample(name: str, place: int = 0) -> dict[str, Any]:
 
 def place_of(one: Canary) -> str:
     return f"/samples/{quote(one.id, safe='')}"
+
+
+def two_nodes(*flags: str, scope: Literal["function", "module"] = "module", launched: Start = spawned) -> Any:
+    """Return a fixture: two nodes that are ready."""
+
+    @pytest.fixture(scope=scope)
+    def nodes(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+        with closing(Nodes(tmp_path_factory.mktemp("nodes"), postgres, 2, *flags)) as found:
+            for one in found.all:
+                one.launched = launched
+            found.start()
+            yield found
+
+    return nodes

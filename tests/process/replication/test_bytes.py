@@ -4,7 +4,6 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,40 +21,12 @@ from tests.process.replication.nodes import Nodes
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 FLAGS = ("--erasure-deadline", "2", "--member-timeout", "20")
-ROW = people(1)["p0"].features
 ERASED = [canary(i, people(i + 1)[f"p{i}"].features) for i in range(1, 4)]
-KEPT, NEVER, CONTROL = (canary(number, ROW) for number in (500, 600, 700))
+KEPT, NEVER, CONTROL = (canary(number, people(1)["p0"].features) for number in (500, 600, 700))
 
 
-@dataclass
-class Cluster:
-    """Two nodes over a primary with a standby, and what was copied of these."""
-
-    nodes: Nodes
-    primary: Server
-    standby: Server
-    copies: list[Path] = field(default_factory=list)
-
-    @property
-    def databases(self) -> list[Path]:
-        """Every place that has something of the database."""
-        return [self.primary.data, self.standby.data, *self.copies]
-
-    def copy(self) -> Server:
-        """Copy the write-ahead log, and make a base backup; return what that is restored as."""
-        log = self.primary.folder / "wal"
-        shutil.copytree(self.primary.data / "pg_wal", log)
-        backup = self.primary.backup(self.primary.folder / "backup")
-        self.copies = [backup.data, log]
-        return backup
-
-    def segment_keys(self) -> dict[str, bytes]:
-        return {name: secret for one in self.nodes.all for name, secret in one.segment_keys().items()}
-
-    def checkpoint(self) -> None:
-        """Have files hold what was in the memory of primary and standby."""
-        for one in (self.primary, self.standby):
-            one.execute("CHECKPOINT")
+Cluster = tuple[Nodes, Server, Server]
+"""Two nodes over a primary with a standby, and these."""
 
 
 @pytest.fixture
@@ -68,7 +39,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         nodes = Nodes(tmp_path, primary, 2, *FLAGS)
         opened.callback(nodes.close)
         nodes.start()
-        yield Cluster(nodes, primary, standby)
+        yield nodes, primary, standby
+
+
+def segment_keys(nodes: Nodes) -> dict[str, bytes]:
+    return {name: secret for one in nodes.all for name, secret in one.segment_keys().items()}
 
 
 def holds(content: bytes, place: Path) -> bool:
@@ -99,9 +74,14 @@ def first_with(url: str, canaries: list[Canary], keys: dict[str, bytes], folder:
 
 
 def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_path: Path) -> None:
-    nodes, primary = cluster.nodes, cluster.primary
-    samples = [one.as_json() for one in (*ERASED, KEPT)]
-    assert nodes.leader().ask("POST", "/samples", {"samples": samples}).status == 201
+    nodes, primary, standby = cluster
+
+    def checkpoint() -> None:
+        """Have files hold what was in the memory of primary and standby."""
+        for one in (primary, standby):
+            one.execute("CHECKPOINT")
+
+    assert nodes.leader().ask("POST", "/samples", {"samples": [one.as_json() for one in (*ERASED, KEPT)]}).status == 201
     late = nodes.new("late", *FLAGS)  # it joins with what the others have, keys included
     nodes.all.append(late)
     late.start()
@@ -113,13 +93,15 @@ def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_
     primary.execute("INSERT INTO control VALUES (%s)", (CONTROL.id,))
     rows = primary.execute("SELECT sealed FROM oubli_records", database=nodes.database)
     sealed = max((one for (one,) in rows), key=len)
-    backup = cluster.copy()
-    cluster.checkpoint()
-    assert [bool(files_with([CONTROL], place, lone_numbers=False)) for place in cluster.databases] == [True] * 4
-    assert [holds(sealed, place) for place in cluster.databases] == [True] * 4
-    assert files_with([*ERASED, KEPT], *cluster.databases, lone_numbers=False) == []  # at no time
-    keys = cluster.segment_keys()
-    assert files_with_secrets(keys, *cluster.databases) == []
+    log = shutil.copytree(primary.data / "pg_wal", primary.folder / "wal")
+    backup = primary.backup(primary.folder / "backup")
+    databases = [primary.data, standby.data, backup.data, log]
+    checkpoint()
+    assert [bool(files_with([CONTROL], place, lone_numbers=False)) for place in databases] == [True] * 4
+    assert [holds(sealed, place) for place in databases] == [True] * 4
+    assert files_with([*ERASED, KEPT], *databases, lone_numbers=False) == []  # at no time
+    keys = segment_keys(nodes)
+    assert files_with_secrets(keys, *databases) == []
     for one in nodes.all:
         assert len(files_with_secrets(one.segment_keys(), one.data)) == len(one.segment_keys()) > 0
     leader = nodes.leader()
@@ -132,14 +114,14 @@ def test_nothing_of_an_erased_sample_can_be_read_anywhere(cluster: Cluster, tmp_
     nodes.wait_until_erased(*receipts)
     for one in nodes.all:
         one.send(signal.SIGSTOP)
-    left = cluster.segment_keys()
+    left = segment_keys(nodes)
 
     gone = {name: secret for name, secret in keys.items() if name not in left}
     for _ in range(2):
         assert files_with(ERASED, nodes.folder) == []
-        assert files_with([*ERASED, KEPT], *cluster.databases, lone_numbers=False) == []
-        assert files_with_secrets(gone, nodes.folder, *cluster.databases) == []
-        cluster.checkpoint()
+        assert files_with([*ERASED, KEPT], *databases, lone_numbers=False) == []
+        assert files_with_secrets(gone, nodes.folder, *databases) == []
+        checkpoint()
     assert files_with([NEVER], nodes.folder) == []
     assert all(files_with([KEPT], one.data) for one in nodes.all), "the search is blind"
 

@@ -14,27 +14,21 @@ from tests.process.replication.nodes import CELLS, Node, Nodes
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 MEMBER_TIMEOUT = N_QUEUED = 8
-PREDICTION = {"instances": [CELLS[0]]}
 OF_SAMPLES = ("/samples/cut", "/model", "/model/trees/0")
 
 
-class Behind(Nodes):
-    """Two nodes, the second of which reaches PostgreSQL through a proxy."""
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]
-        self.proxy = Proxy(self.server.port)
-        self.all[1].database = self.server.url(self.database, port=self.proxy.port)
-
-    def close(self) -> None:
-        super().close()
-        self.proxy.close()
+@pytest.fixture(scope="module")
+def proxy(postgres: Server) -> Iterator[Proxy]:
+    """How the second node reaches PostgreSQL."""
+    with closing(Proxy(postgres.port)) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def nodes(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+def nodes(postgres: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     flags = ("--erasure-deadline", "2", "--member-timeout", str(MEMBER_TIMEOUT))
-    with closing(Behind(tmp_path_factory.mktemp("cut-off"), postgres, 2, *flags)) as found:
+    with closing(Nodes(tmp_path_factory.mktemp("cut-off"), postgres, 2, *flags)) as found:
+        found.all[1].database = postgres.url(found.database, port=proxy.port)
         found.start()
         yield found
 
@@ -47,7 +41,7 @@ def connected(node: Node) -> http.client.HTTPConnection:
 
 
 def ask_to_predict(connection: http.client.HTTPConnection) -> None:
-    connection.request("POST", "/predict", json.dumps(PREDICTION), {"Content-Type": "application/json"})
+    connection.request("POST", "/predict", json.dumps({"instances": [CELLS[0]]}), {"Content-Type": "application/json"})
 
 
 def status_of(connection: http.client.HTTPConnection) -> int:
@@ -69,13 +63,13 @@ def delete(leader: Node, name: str) -> str:
     return str(leader.ask("DELETE", f"/samples/{name}").content["id"])
 
 
-def test_a_follower_that_is_cut_off_answers_nothing_once_the_receipt_may_say_erased(nodes: Behind) -> None:
+def test_a_follower_that_is_cut_off_answers_nothing_once_a_receipt_may_say_erased(nodes: Nodes, proxy: Proxy) -> None:
     leader, follower = nodes.all
     assert nodes.leader() is leader
     add(nodes, "cut")
     kept = connected(follower)
-    nodes.proxy.is_away = True
-    nodes.proxy.cut()
+    proxy.is_away = True
+    proxy.cut()
     try:
         receipt = delete(leader, "cut")
         end, after, n_served = time.monotonic() + 60, 0, 0
@@ -100,14 +94,14 @@ def test_a_follower_that_is_cut_off_answers_nothing_once_the_receipt_may_say_era
         assert follower.output.count("it answers nothing that depends on samples") == 1
         assert leader.predict().status == 200
     finally:
-        nodes.proxy.is_away = False
+        proxy.is_away = False
         kept.close()
     nodes.wait(follower.is_ready, "it has rejoined")
     assert follower.ask("GET", "/samples/cut").status == 404
 
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
-def test_a_thawed_node_refuses_what_was_asked_while_it_was_frozen(nodes: Behind, role: str) -> None:
+def test_a_thawed_node_refuses_what_was_asked_while_it_was_frozen(nodes: Nodes, role: str) -> None:
     add(nodes, role)
     led = nodes.leader()
     frozen = led if role == "leader" else next(one for one in nodes.all if one is not led)

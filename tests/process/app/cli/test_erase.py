@@ -4,28 +4,25 @@ import csv
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.serving import APP, Running, environment, run_cli, serving, started_cli, wait_for
+from tests.servers import module_server
+from tests.serving import APP, Running, environment, run_cli, started_cli, wait_for
 
 N_HELD, N_NAMED, BATCH = 200, 3000, 20
 N_BATCHES = N_NAMED // BATCH
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server with h0, h1, ... to be erased, and the subjects s0 to s9, of 4 samples each."""
-    folder = tmp_path_factory.mktemp("server")
+def with_people(folder: Path) -> tuple[str, ...]:
+    """Some are h0, h1, ... to be erased, others the subjects s0 to s9, of 4 samples each."""
     people = [*((f"h{i}", "") for i in range(N_HELD)), *((f"k{i}", f"s{i % 10}") for i in range(40))]
     rows = ["no,who,age,y", *(f"{n},{s},{i % 50},{'yes' if i % 3 else 'no'}" for i, (n, s) in enumerate(people))]
     (folder / "data.csv").write_text("\n".join(rows) + "\n")
-    flags = ("--data", "data.csv", "--target", "y", "--id", "no", "--subject", "who", "--n-estimators", "3")
-    with serving(*flags, cwd=folder) as running:
-        yield running
+    return ("--data", "data.csv", "--target", "y", "--id", "no", "--subject", "who", "--n-estimators", "3")
+
+
+server = module_server(with_people)
 
 
 def erase(server: Running, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -5,15 +5,15 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from oubli.app.cli.main import main
-from tests.process.app.http.test_tls import Tls, make_certificate
-from tests.serving import ROOT, Process, Running, output_of, run_cli, serving, small_table, started_cli, wait_for
+from tests.process.app.http.test_tls import TLS, Tls, make_certificate
+from tests.servers import module_server
+from tests.serving import ROOT, Process, Running, output_of, run_cli, small_table, started_cli, wait_for
 from tests.tiers import ordinary
 
 SHORT = ("--duration", "0.5", "--warm-up", "0.1")
@@ -136,15 +136,13 @@ class Secured(Tls):
         return super().ask(method, path, body, **headers, **{"X-API-Key": "k" * 20})
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("secured")
+def with_tls_and_a_key(folder: Path) -> tuple[str, ...]:
     (folder / "key").write_text("k" * 20)
     make_certificate(folder)
-    flags = (*small_table(folder), "--ephemeral", "--api-key-file", "key")
-    flags += ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
-    with serving(*flags, cwd=folder, running=Secured) as server:
-        yield cast("Secured", server)
+    return (*small_table(folder), "--ephemeral", "--api-key-file", "key", *TLS)
+
+
+secured = module_server(with_tls_and_a_key, running=Secured)
 
 
 TRUSTING = ("--ca-file", "cert.pem")

@@ -20,11 +20,6 @@ from pathlib import Path
 from typing import Any
 
 
-def die() -> None:
-    """End at once, as the machine might."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def wrap(owner: Any, name: str, before: Any = None, after: Any = None) -> None:
     """Do something before or after each call of a coroutine function."""
     function = getattr(owner, name)
@@ -42,7 +37,8 @@ def wrap(owner: Any, name: str, before: Any = None, after: Any = None) -> None:
 
 
 async def dying() -> None:
-    die()
+    """End at once, as the machine might."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def waiting() -> None:
@@ -66,7 +62,7 @@ def main() -> None:
     def start_and_die(standby: Standby, phase: Any, **options: Any) -> None:
         start(standby, phase, **options)
         if phase == "stopping":
-            die()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     steps: dict[str, Callable[[], None]] = {
         "told": lambda: wrap(Server, "startup", before=dying),

@@ -41,7 +41,7 @@ def resident(server: Running) -> float:
     return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
-def connect(server: Running, path: str = "/predict") -> socket.socket:
+def connect(server: Running, path: str) -> socket.socket:
     """A connection on which a body in chunks has begun."""
     client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {CSV}\r\nAccept: {CSV}\r\n"
@@ -72,7 +72,7 @@ def test_a_body_of_any_size_takes_little_memory(server: Running) -> None:
 
 def test_a_client_that_does_not_read_is_waited_for_and_holds_up_nobody(server: Running) -> None:
     before = resident(server)
-    with closing(connect(server)) as client:
+    with closing(connect(server, "/predict")) as client:
         send(client, HEADER)
         client.settimeout(2)
         with pytest.raises(TimeoutError):  # noqa: PT012 - not all of it can be sent
@@ -88,15 +88,12 @@ def test_a_client_that_does_not_read_is_waited_for_and_holds_up_nobody(server: R
 
 
 def test_a_client_that_goes_away_leaves_nothing(server: Running) -> None:
-    for rest in (b"", b"1,a\n" * 200_000, b'1,"a'):
-        client = connect(server)
-        send(client, HEADER + rest)
-        if len(rest) > 1000:
-            assert client.recv(12) == b"HTTP/1.1 200"
-        client.close()
-    client = connect(server, "/samples")
-    send(client, b"age,job,income\n1,a,yes\n")
-    client.close()
+    bodies = [("/predict", HEADER + rest) for rest in (b"", b"1,a\n" * 200_000, b'1,"a')]
+    for path, body in (*bodies, ("/samples", b"age,job,income\n1,a,yes\n")):
+        with closing(connect(server, path)) as client:
+            send(client, body)
+            if len(body) > 1000:
+                assert client.recv(12) == b"HTTP/1.1 200"
     time.sleep(0.2)
     status, model = server.get("/model")
     assert (status, model["n_samples"]) == (200, 400)

@@ -4,28 +4,24 @@ import contextlib
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
-import pytest
-
-from tests.serving import Running, serving, small_table
+from tests.servers import module_server
+from tests.serving import Running, small_table
 
 N_FILES = 200  # that the server may open
 KEY = "0123456789abcdef-key"
 LIMITED = ("bash", "-c", f'ulimit -n {N_FILES} && exec "$0" -m tests.fixed "$@"', sys.executable)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("server")
+def with_a_key(folder: Path) -> tuple[str, ...]:
     (folder / "key").write_text(KEY)
-    flags = (*small_table(folder), "--api-key-file", "key", "--idle-timeout", "30", "--snapshot-mutations", "5")
-    fixed = '{"head_timeout": 2, "body_timeout": 2}'
-    with serving(*flags, cwd=folder, command=LIMITED, TEST_FIXED=fixed) as running:
-        yield running
+    return (*small_table(folder), "--api-key-file", "key", "--idle-timeout", "30", "--snapshot-mutations", "5")
+
+
+server = module_server(with_a_key, command=LIMITED, TEST_FIXED='{"head_timeout": 2, "body_timeout": 2}')
 
 
 def ask(server: Running, method: str, path: str, body: Any = None) -> tuple[int, Any]:

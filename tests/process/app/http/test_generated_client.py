@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,33 +14,28 @@ from uuid import UUID
 import pytest
 
 from oubli.app.http.openapi import PARTS
-from tests.serving import Running, run_program, serving
+from tests.servers import module_server
+from tests.serving import Running, run_program
 
 KEY = "0123456789abcdef-key"
 ROW = {"age": 40.3, "job": "a", "member": True}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("server")
+def with_data_and_a_key(folder: Path) -> tuple[str, ...]:
     rows = [f"{i % 7 + 0.3},{'abc'[i % 3]},{('true', 'false')[i % 2]},{'yes' if i % 4 else 'no'}" for i in range(60)]
     (folder / "data.csv").write_text("\n".join(["age,job,member,income", *rows]) + "\n")
     (folder / "key").write_text(KEY)
-    flags = ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--api-key-file", "key")
-    with serving(*flags, cwd=folder) as running:
-        yield running
+    return ("--data", "data.csv", "--target", "income", "--n-estimators", "3", "--api-key-file", "key")
 
 
-def fetch(server: Running, path: str) -> bytes:
-    request = urllib.request.Request(server.url + path, headers={"X-API-Key": KEY})  # noqa: S310
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-        content: bytes = answer.read()
-    return content
+server = module_server(with_data_and_a_key)
 
 
 def generate(server: Running, document: str, folder: Path) -> None:
     """Generate a client from a document as docs/how-to/clients.md says: without a warning."""
-    (folder / "openapi.json").write_bytes(fetch(server, document))
+    status, content = server.ask("GET", document, X_API_Key=KEY)
+    assert status == 200
+    (folder / "openapi.json").write_text(json.dumps(content))
     types = ("text/csv", "application/x-ndjson", "application/vnd.apache.arrow.stream")
     overrides = {"content_type_overrides": dict.fromkeys(types, "application/octet-stream")}
     (folder / "generator.yaml").write_text(json.dumps(overrides))  # which is YAML
@@ -100,8 +94,7 @@ def test_a_sample_comes_out_as_it_went_in_and_is_deleted_with_a_receipt(package:
     following = package.list_samples.sync(client=client, limit=100, cursor=page.next_)
     assert len(page.samples) + len(following.samples) == 61
     content = models.ReplaceRequest(features=[1, None, False], label="no")
-    replaced = package.replace_sample.sync("a/b", client=client, body=content)
-    assert replaced.kind == models.ReceiptKind.RECTIFICATION
+    assert package.replace_sample.sync("a/b", client=client, body=content).kind == models.ReceiptKind.RECTIFICATION
     case = UUID("123e4567-e89b-12d3-a456-426614174000")
     receipt = package.delete_sample.sync("a/b", client=client, ref=case)
     assert isinstance(receipt, models.Receipt)

@@ -5,7 +5,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -14,12 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.process.app.http.test_tls import Tls, make_certificate
+from tests.process.app.http.test_tls import TLS, Tls, make_certificate
 from tests.serving import APP, Running, free_port, serving, small_table
 from tests.tiers import ordinary
 
 HANDING = str(Path(__file__).with_name("handing.py"))
-TLS = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
 AT_START = ("told", "listening")
 ALL = (*AT_START, "again", "closed", "written")
 
@@ -61,37 +60,31 @@ def calling(port: int, *, tls: bool) -> Iterator[None]:
     assert [one.exception() for one in calls] == [None, None]
 
 
-def survive(folder: Path, steps: Iterable[str], *, tls: bool) -> int:
-    """Kill a server at each step while it is asked; start it again on the same port. Return how many were killed."""
-    port, added, n_killed = free_port(), [], 0
+MANY = [pytest.param(tls, ALL * 3, marks=pytest.mark.long) for tls in (False, True)]
+
+
+@pytest.mark.parametrize(("tls", "steps"), [(True, ("listening", "closed")), *MANY])
+def test_a_kill_at_a_hand_over_loses_nothing_and_leaves_the_port_free(folder, tls, steps):
+    """A server is killed at each step while it is asked, and started again on the same port."""
+    port, added = free_port(), []
     with calling(port, tls=tls):
-        for step in steps:
+        for number, step in enumerate(steps):
             if step in AT_START:
                 died = pytest.raises(AssertionError, match="the server ended with -9")
                 with died, start(folder, port, step, tls=tls):
                     pass
             else:
                 with start(folder, port, step, tls=tls) as server:
-                    added.append(f"{step}-{n_killed}")
+                    added.append(f"{step}-{number}")
                     add(server, added[-1])
                     server.process.send_signal(signal.SIGTERM)
                     assert server.process.wait(60) == -signal.SIGKILL
-            n_killed += 1
         with start(folder, port, None, tls=tls) as server:
             assert server.ask("GET", "/model")[1]["n_samples"] == 60 + len(added)
             for name in added:
                 assert server.ask("GET", f"/samples/{name}")[0] == 200
             assert server.ask("GET", "/readyz")[0] == 200
             assert server.stop() == 0
-    return n_killed
-
-
-@pytest.mark.parametrize(
-    ("tls", "steps"),
-    [(True, ("listening", "closed")), *(pytest.param(tls, ALL * 3, marks=pytest.mark.long) for tls in (False, True))],
-)
-def test_a_kill_at_a_hand_over_loses_nothing_and_leaves_the_port_free(folder, tls, steps):
-    assert survive(folder, steps, tls=tls) == len(steps)
 
 
 @pytest.mark.parametrize("tls", ordinary([False, True], True))

@@ -1,7 +1,6 @@
 """A server that logs JSON and sends traces: what a program reads of both, and what neither holds."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from tests.process.durability.listener import listening
 from tests.serving import Running, serving
 
-HAS_EXTRA = find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
-needs_extra = pytest.mark.skipif(not HAS_EXTRA, reason="the extra `telemetry` is not installed")
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
@@ -69,8 +66,8 @@ def test_a_start_that_fails_is_told_in_json(folder: Path) -> None:
     assert lines[-1]["level"] == "error"
 
 
-@needs_extra
 def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra `telemetry` is not installed")
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     bodies: list[bytes] = []
@@ -82,8 +79,7 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) ->
 
     sent = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=SECRET", "X-API-Key": "SECRET"}
     variables = {"OTEL_SERVICE_NAME": "forest-1", "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
-    flag = "--traces-endpoint"
-    with listening(take) as port, serve(folder, flag, f"http://127.0.0.1:{port}", **variables) as server:
+    with listening(take) as port, serve(folder, "--traces-endpoint", f"http://127.0.0.1:{port}", **variables) as server:
         use(server, **sent)
         assert server.stop() == 0
     resources = [one for body in bodies for one in ExportTraceServiceRequest.FromString(body).resource_spans]
@@ -91,8 +87,7 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) ->
     found = [span for span in spans if span.trace_id.hex() == TRACE]
     children = [span for span in found if span.parent_span_id.hex() == PARENT]
     assert len(children) == 6
-    stages = [span.name for span in found if span.parent_span_id == children[0].span_id]
-    assert stages == ["parse", "model", "answer"]
+    assert [span.name for span in found if span.parent_span_id == children[0].span_id] == ["parse", "model", "answer"]
     names = [span.name for span in children]
     assert names[:4] == ["POST /predict", "POST /predict", "GET /samples/{id}", "DELETE /samples/{id}"]
     assert names[5] == "GET"
@@ -104,8 +99,8 @@ def test_traces_reach_a_collector_before_the_server_has_stopped(folder: Path) ->
     assert b"SECRET" not in b"".join(bodies)
 
 
-@needs_extra
 def test_a_collector_that_is_not_there_holds_nothing_up_and_requests_leave_no_line(folder: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra `telemetry` is not installed")
     with serve(folder, "--traces-endpoint", "http://127.0.0.1:9", "--log-level", "warning") as server:
         use(server)
         assert server.stop() == 0

@@ -18,15 +18,15 @@ from tests.serving import Running, free_port, serving, small_table, wait_for
 from tests.unit.app.outgoing.certificates import authority, certificate
 
 HEADERS = {"Content-Type": "application/json"}
+TLS = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
 PREDICT = json.dumps({"instances": [[3, "a"]]})
 
 
-def make_certificate(folder: Path) -> bytes:
-    """Write a certificate with that of its authority, and its key; return both certificates."""
+def make_certificate(folder: Path) -> None:
+    """Write a certificate with that of its authority, and its key."""
     issuer = authority()
     pem = certificate(folder, issuer, "127.0.0.1")[0].read_bytes() + issuer.pem.encode()
     (folder / "cert.pem").write_bytes(pem)
-    return pem
 
 
 def connect(port: int, certificate: bytes) -> http.client.HTTPSConnection:
@@ -34,26 +34,21 @@ def connect(port: int, certificate: bytes) -> http.client.HTTPSConnection:
     return http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
 
 
-def ask(port: int, certificate: bytes, method: str, path: str, body: str | None = None, **more: str) -> tuple[int, Any]:
-    with closing(connect(port, certificate)) as connection:
-        connection.request(method, path, body, {**HEADERS, **more})
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
-
-
 class Tls(Running):
     """A server that is asked by TLS."""
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        certificate = (self.folder / "cert.pem").read_bytes()
-        return ask(self.port, certificate, method, path, None if body is None else json.dumps(body), **headers)
+        with closing(connect(self.port, (self.folder / "cert.pem").read_bytes())) as connection:
+            connection.request(method, path, None if body is None else json.dumps(body), {**HEADERS, **headers})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Running]:
     make_certificate(tmp_path)
-    flags = (*small_table(tmp_path), "--ephemeral", "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
-    with serving(*flags, cwd=tmp_path, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
+    flags = (*small_table(tmp_path), "--ephemeral")
+    with serving(*flags, *TLS, cwd=tmp_path, running=Tls, TEST_FIXED='{"head_timeout": 2}') as running:
         yield running
 
 
@@ -66,23 +61,21 @@ def test_tls_with_a_certificate_that_is_renewed(server: Running) -> None:
             kept.request("POST", "/predict", PREDICT, HEADERS)
             answer = kept.getresponse()
             assert (answer.status, len(json.loads(answer.read())["predictions"])) == (200, 1)
-        sample = json.dumps({"samples": [{"id": "t", "features": [1, "a"], "label": "yes"}]})
-        own = {"Origin": f"https://127.0.0.1:{server.port}"}
-        assert ask(server.port, first, "POST", "/samples", sample, **own)[0] == 201
-        foreign = {"Origin": f"http://127.0.0.1:{server.port}"}
-        assert ask(server.port, first, "DELETE", "/samples/t", **foreign)[0] == 403
+        sample = {"samples": [{"id": "t", "features": [1, "a"], "label": "yes"}]}
+        assert server.ask("POST", "/samples", sample, Origin=f"https://127.0.0.1:{server.port}")[0] == 201
+        assert server.ask("DELETE", "/samples/t", Origin=f"http://127.0.0.1:{server.port}")[0] == 403
 
         (folder / "key.pem").write_text("no key")
         server.process.send_signal(signal.SIGHUP)
         wait_for(lambda: "nothing was reloaded: tls_cert_file" in server.output, "a refusal")
-        assert ask(server.port, first, "GET", "/model")[0] == 200
+        assert server.get("/model")[0] == 200
 
-        second = make_certificate(folder)
+        make_certificate(folder)
         server.process.send_signal(signal.SIGHUP)
         wait_for(lambda: "reloaded certificates, keys and log level" in server.output, "another certificate")
-        assert ask(server.port, second, "GET", "/model")[0] == 200
-        with pytest.raises(ssl.SSLCertVerificationError):
-            ask(server.port, first, "GET", "/model")
+        assert server.get("/model")[0] == 200
+        with pytest.raises(ssl.SSLCertVerificationError), closing(connect(server.port, first)) as refused:
+            refused.connect()
         kept.request("GET", "/healthz")
         assert kept.getresponse().status == 200, "connections continue"
     assert server.stop() == 0
@@ -103,9 +96,6 @@ def test_a_handshake_that_does_not_come_is_ended(server: Running) -> None:
 def test_a_certificate_that_cannot_be_used_is_refused_at_once(tmp_path: Path, n_flags: int, says: str) -> None:
     for name, text in (("cert.pem", "no certificate"), ("key.pem", "no key"), ("data.csv", "a,b\n1,2\n")):
         (tmp_path / name).write_text(text)
-    flags = ("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")[:n_flags]
-    with (
-        pytest.raises(AssertionError, match=f"(?s)the server ended with 2.*{says}"),
-        serving("--data", "data.csv", "--target", "b", *flags, cwd=tmp_path),
-    ):
+    refused = pytest.raises(AssertionError, match=f"(?s)the server ended with 2.*{says}")
+    with refused, serving("--data", "data.csv", "--target", "b", *TLS[:n_flags], cwd=tmp_path):
         pass

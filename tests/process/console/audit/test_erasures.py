@@ -2,16 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, expect
 
 from oubli.app.ledger.downloads import check_ledger, check_receipt, read_public_keys
-from tests.process.console.audit.worlds import CASE, World
-from tests.process.console.support import NARROW, WIDE, Console, looking, make_key
+from tests.process.console.audit.worlds import CASE, ERASED, World
+from tests.process.console.support import NARROW, WIDE, Console, changed, looking, with_key
 from tests.serving import Running
 
 RIGHT = "The receipt is right"
@@ -36,8 +35,8 @@ def states(console: Console) -> dict[str, str]:
 
 @pytest.mark.parametrize("uses_keys", [False, True], ids=["mouse", "keyboard"])
 def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_keys: bool) -> None:
-    size, scheme = (WIDE, "light") if uses_keys else (NARROW, "dark")
-    with looking(browser, world.server, uses_keys=uses_keys, size=size, scheme=scheme, view="") as console:
+    how = {"viewport": WIDE} if uses_keys else {"viewport": NARROW, "color_scheme": "dark"}
+    with looking(browser, world.server, uses_keys=uses_keys, view="", **how) as console:
         console.go("Erasures")
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
@@ -50,7 +49,7 @@ def test_a_receipt_is_checked_step_by_step(browser: Browser, world: World, uses_
         expect(console.page.locator("h3", has_text="erased")).not_to_be_visible()
         # The focus goes back to where it came from.
         assert console.page.evaluate("document.activeElement.closest('tr') !== null")
-        console.check_silence(*world.subjects)
+        console.check_silence(*ERASED)
 
 
 def test_lists_go_by_status_and_case(browser: Browser, world: World) -> None:
@@ -87,29 +86,14 @@ def test_an_erasure_shows_by_itself_and_runs_out(browser: Browser, world: World)
         expect(rows.first).to_contain_text("left")
         open_newest(console)
         expect(verdict(console)).to_contain_text(RIGHT)
-        world.finish()
-        expect(console.section("One receipt")).to_contain_text(
-            "erased from the model and from all files", timeout=15_000
-        )
+        world.server.finish("/model/scrub")
+        receipt = console.section("One receipt")
+        expect(receipt).to_contain_text("erased from the model and from all files", timeout=15_000)
         expect(verdict(console)).to_contain_text(RIGHT)
         expect(rows.first).not_to_contain_text("left")
 
 
-def changed(page: Page, path: str, change: Callable[[Any], None]) -> None:
-    """Have answers to a path changed on their way."""
-
-    def answer(route: Route) -> None:
-        response = route.fetch()
-        content = response.json()
-        change(content)
-        route.fulfill(response=response, json=content)
-
-    page.route(f"**{path}", answer)
-
-
-def test_a_changed_receipt_is_found_among_all_and_a_check_counts_for_what_was_checked(
-    browser: Browser, world: World
-) -> None:
+def test_a_changed_receipt_is_found_and_a_check_counts_for_what_was_checked(browser: Browser, world: World) -> None:
     def change(answer: Any) -> None:
         answer["erasures"][0]["unlearned"] += 1
         answer["erasures"][1]["unlearned_at"] = answer["erasures"][1]["received_at"] = "2020-01-01T00:00:00.000Z"
@@ -158,7 +142,7 @@ def test_a_report_holds_what_anybody_can_check(browser: Browser, world: World, t
         for one in report["receipts"]:
             check_receipt(one["receipt"], ledger, read_public_keys(report))
             assert one["check"]["outcome"] == "ok"
-        console.check_silence(*world.subjects)
+        console.check_silence(*ERASED)
 
 
 def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, world: World) -> None:
@@ -183,8 +167,7 @@ def test_a_report_is_printed_without_the_rest_of_the_page(browser: Browser, worl
 
 
 def test_a_key_that_may_erase_sees_receipts_and_no_ledger(browser: Browser, guarded: Running) -> None:
-    with looking(browser, guarded, view="erasures") as console:
-        console.enter_key(make_key(guarded, "erase"))
+    with with_key(browser, guarded, "erase", view="erasures") as console:
         console.go("Erasures")
         open_newest(console)
         expect(verdict(console)).to_contain_text(UNABLE)

@@ -6,13 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.process.console.audit.worlds import COLUMN, FLAGS, LABELS, World, world_in
-from tests.process.console.support import Console, looking, make_key
+from tests.process.console.audit.worlds import COLUMN, ERASED, FLAGS, LABELS, World, world_in
+from tests.process.console.support import Console, looking, with_key
 from tests.serving import Running, serving
-
-
-def tree(console: Console) -> Locator:
-    return console.page.get_by_role("tree")
 
 
 def nodes(console: Console) -> Locator:
@@ -52,7 +48,7 @@ def test_parameters_and_importances_are_those_of_the_server(browser: Browser, wo
         assert console.page.locator("main img").count() == 0
         assert console.page.title() == "Model · Oubli"
         console.check_access()
-        console.check_silence(*world.subjects)
+        console.check_silence(*ERASED)
 
 
 def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
@@ -60,7 +56,7 @@ def test_a_tree_opens_node_by_node(browser: Browser, world: World) -> None:
     with looking(browser, world.server, view="model") as console:
         expect(nodes(console).first).to_be_visible()
         console.page.get_by_role("button", name="Next").click()
-        expect(tree(console)).to_have_attribute("aria-label", "Tree 2")
+        expect(console.page.get_by_role("tree")).to_have_attribute("aria-label", "Tree 2")
         first = nodes(console).first
         expect(first).to_have_attribute("aria-expanded", "true")
         expect(console.page.locator(".tree-detail")).to_contain_text(f"{root['n_samples']} samples")
@@ -94,8 +90,7 @@ def test_a_tree_is_walked_by_keyboard(browser: Browser, world: World) -> None:
         keyboard.press("ArrowLeft") if focused(console.page) else None
         assert focused(console.page) == ""
         keyboard.press("End")
-        last = focused(console.page)
-        assert last.startswith("r")
+        assert focused(console.page).startswith("r")
         keyboard.press("Home")
         keyboard.press("Enter")
         expect(nodes(console)).to_have_count(1)
@@ -110,10 +105,8 @@ def test_a_tree_is_walked_by_keyboard(browser: Browser, world: World) -> None:
 
 def test_a_tree_that_has_changed_is_drawn_anew(browser: Browser, world: World) -> None:
     with looking(browser, world.server) as console:
-        console.page.route(
-            "**/model/trees/*?node=*",
-            lambda route: route.fulfill(status=404, json={"type": "urn:oubli:problem:no-tree"}),
-        )
+        problem = {"type": "urn:oubli:problem:no-tree"}
+        console.page.route("**/model/trees/*?node=*", lambda route: route.fulfill(status=404, json=problem))
         console.open("model")
         console.page.locator('[role=treeitem][aria-expanded="false"] .tree-question').first.click()
         expect(console.page.get_by_text("the tree is redrawn")).to_be_visible()
@@ -226,23 +219,19 @@ def test_a_file_that_is_none_is_refused_in_words(browser: Browser, changing: Wor
         expect(console.page.locator(".toast-failed")).to_contain_text("Nothing was changed")
 
 
-@pytest.mark.parametrize(
-    ("scope", "hidden"),
-    [("read", {"Fit again", "Maintenance"}), ("predict", {"Importances", "Trees", "Snapshot", "Fit again"})],
-)
-def test_who_may_change_nothing_is_offered_no_change(
-    browser: Browser, guarded: Running, scope: str, hidden: set[str]
-) -> None:
-    with looking(browser, guarded, view="model") as console:
-        console.enter_key(make_key(guarded, scope))
+HIDDEN = {"read": {"Fit again", "Maintenance"}, "predict": {"Importances", "Trees", "Snapshot", "Fit again"}}
+
+
+@pytest.mark.parametrize("scope", HIDDEN)
+def test_who_may_change_nothing_is_offered_no_change(browser: Browser, guarded: Running, scope: str) -> None:
+    with with_key(browser, guarded, scope, view="model") as console:
         console.go("Model")
         expect(console.section("Parameters").locator("tbody tr").first).to_be_visible()
         if scope == "read":
             expect(console.section("Snapshot").get_by_role("button", name="Download")).to_be_visible()
-        for name in hidden:
+        for name in HIDDEN[scope]:
             expect(console.section(name)).to_have_count(0)
         expect(console.page.get_by_role("button", name="Restore", exact=True)).to_have_count(0)
-        console.check_silence()
 
 
 def test_a_fit_that_ends_with_its_server_is_told(browser: Browser, tmp_path: Path) -> None:

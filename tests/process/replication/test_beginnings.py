@@ -1,4 +1,7 @@
-"""A cluster that has lost all disks begins again with its keys and its ledger, and no one who was erased is served."""
+"""How a cluster begins: by a server that kept its journal in files, and again when all disks were lost.
+
+It begins again with its keys and its ledger, and no one who was erased is served.
+"""
 
 import json
 import shutil
@@ -9,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import Server
-from tests.process.replication.nodes import Nodes
+from tests.process.durability.people import flags
+from tests.process.replication.nodes import Nodes, sample
+from tests.serving import serving
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 
 @pytest.fixture
@@ -52,3 +57,23 @@ def test_a_new_cluster_takes_in_the_ledger_and_others_compare_it(lost: Nodes) ->
     file.write_bytes(kept)
     follower.start()
     lost.wait(follower.is_ready, "it follows again")
+
+
+def test_a_server_becomes_a_node(postgres: Server, tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, postgres, 2)
+    first = nodes.all[0]
+    own = ("--data-dir", str(first.data), *flags())
+    with serving(*own, cwd=tmp_path) as server:
+        assert server.ask("POST", "/samples", sample("from-before"))[0] == 201
+        assert server.stop() == 0
+    first.start()
+    assert first.end(120) == 2
+    assert "start once without --follow" in first.output
+    assert not (first.data / "rejoin").exists()
+    with serving(*own, "--journal", first.database, cwd=tmp_path) as server:
+        assert server.stop() == 0
+    with closing(nodes):
+        nodes.start()
+        for one in nodes.all:
+            assert one.ask("GET", "/samples/from-before").status == 200
+        assert nodes.leader() is first
