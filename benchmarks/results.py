@@ -32,7 +32,6 @@ TOPICS = {
     "boosting-stream": "online-boosting",
     "boosting-update": "online-boosting",
     "boosting-update-error": "online-boosting",
-    "durability-crashes": "crashes",
     "dynfrs": "paper",
     "igbdt": "presorted-boosting",
     "operations-memory": "memory",
