@@ -5,6 +5,7 @@ import os
 import tempfile
 import threading
 from collections.abc import AsyncIterator
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,8 @@ def test_a_stalled_upload_is_answered(tmp_path):
     with hosted(make_service(directory=tmp_path / "data", uploads=UploadPolicy(pause=0.2))) as host:
         with host.connect() as client:
             client.sendall(b"PUT /snapshot/file HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nhalf")
-            answer = client.recv(4096)
-        assert (answer[:12], b"upload-slow" in answer) == (b"HTTP/1.1 408", True)
+            answer = HTTPResponse(client)
+            answer.begin()
+            assert (answer.status, b"upload-slow" in answer.read()) == (408, True)
         assert host.ask("GET", "/model")[1]["n_samples"] == 60
         assert not list((tmp_path / "data").glob(".*"))
