@@ -195,7 +195,7 @@ def test_three_nodes_differ_by_their_address_alone_and_are_as_small_as_the_singl
     assert flags <= set(Settings.model_fields)
     for name in DATABASES:
         assert (SERVICES[name]["read_only"], SERVICES[name]["cap_drop"]) == (True, ["ALL"])
-        assert "ports" not in SERVICES[name], "nobody but the nodes asks it"
+        assert "ports" not in SERVICES[name], "only the nodes ask it"
 
 
 def test_secrets_are_made_by_the_script_and_kept_out_of_images_and_of_version_control(tmp_path: Path) -> None:
