@@ -382,7 +382,7 @@ class ForestEngine(KeptForest):
 
     @property
     def n_tags(self) -> int:
-        return int(self.trees.meta[N_TAGS])
+        return self.trees.meta.item(N_TAGS)
 
     @property
     def is_planted_only(self) -> bool:
@@ -393,7 +393,7 @@ class ForestEngine(KeptForest):
         max_tags: int = _NO_LIMIT, max_work: int = _NO_LIMIT, whole_below: int = _NO_LIMIT, stop: Ints = _NEVER,
     ) -> int:  # fmt: skip
         """Resolve the tags that queries meet, or those of the trees first .. end; as the kernel `resolve` does."""
-        self.reserve_scratch(data)
+        self.reserve_scratch(data, 0)  # the kernel finds trees that have outgrown it in less time
         cells, category_hashes = (data.cells[:0], data.category_hashes) if queries is None else queries
         total = 0
         while True:
@@ -405,6 +405,7 @@ class ForestEngine(KeptForest):
             if status != FULL:
                 return total
             self.grow_pools()
+            self.reserve_scratch(data)
 
     def _resolve_first(self, data: ForestData, tagged: list[int], spare: list[Scratch], finish: Finish) -> Ints | None:
         """Resolve the first of planted trees, and make room for the others; returns what one takes, as `Lease` says."""
@@ -532,7 +533,7 @@ class ForestEngine(KeptForest):
     def _resolve_for(self, data: ForestData, cells: Array, category_hashes: Hashes) -> None:
         """Resolve the tags on the paths of queries."""
         # Many queries meet most tags; growing subtrees whole is then cheaper than path by path.
-        if 4 * len(cells) > self.largest_tree():
+        if len(cells) > 1 and 4 * len(cells) > self.largest_tree():
             self.resolve_all(data)
             return
         self._resolve(data, queries=(cells, category_hashes))

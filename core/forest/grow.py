@@ -39,10 +39,11 @@ OK = 0
 FULL = 1  # a pool ran out; the trees are consistent, what was not grown is tagged
 STOPPED = 5  # the same, because another thread wants the trees
 
-# What `examine` finds, besides FULL.
+# What `_examine` finds, besides FULL.
 STANDS = 2
 SPLIT = 3
 LEAF = 4
+UNKNOWN = 6
 
 
 @inner
@@ -212,7 +213,7 @@ def count_and_choose(data, parameters, scratch, blocks, block, key, start, end, 
     return found
 
 
-@inner
+@pasted
 def find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, first_copied):
     """Choose the split of scratch.order[start:end] into scratch.choice; False: the node is a leaf.
 
@@ -299,16 +300,17 @@ def _stands(nodes, node, was_leaf, found, choice):
     return not found if was_leaf else found and is_same_split(nodes, node, choice)
 
 
-@inner
-def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels):
-    """Choose the split of a tagged node again. Where counters are up to date the samples are not looked at.
+@pasted
+def _examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels):
+    """Choose the split of a tagged node again if its counters are up to date; else gather its samples for that.
 
         STANDS  it is what the node has: the tag is gone, everything below stays, tags included
-        SPLIT   it is another, in scratch.choice: the samples have been gathered, what was below is gone
+        SPLIT   it is another, in scratch.choice: the samples have been gathered
         LEAF    the node is to be a leaf; otherwise the same
+        UNKNOWN the samples have been gathered, and are to be counted
         FULL    a pool is; nothing has changed
 
-    One of these is returned. O(p s) with counters, else O(n p).
+    One of these is returned. O(p s) with counters, else O(n).
 
     first     position of the node's first sample if they are gathered, else NIL; scratch.work[GATHERED] is the same
               for what is below, afterwards
@@ -320,15 +322,15 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, fi
     scratch.work[COPIED] = NIL
     was_leaf = leaf_of(nodes, node) != NIL
     n_samples = np.int64(nodes[node]["n_samples"])
-    found = False
-    is_chosen = is_counted(trees, blocks, node)
-    if is_chosen:
+    status = UNKNOWN
+    if is_counted(trees, blocks, node):
         found = rescore(trees, data, parameters, scratch, blocks, node, key, depth)
         if _stands(nodes, node, was_leaf, found, scratch.choice):
             clear_tag(trees, tree, node)
             _give_back(trees, parameters, blocks, node, found, n_samples)
             scratch.work[GATHERED] = first
             return STANDS
+        status = SPLIT if found else LEAF
     if not _has_room(trees, blocks, 1) or available_members(trees) < 2 * n_samples + 2:
         return FULL
     clear_tag(trees, tree, node)
@@ -336,25 +338,14 @@ def examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, fi
         gather(trees, data, parameters, scratch, node)
     else:
         forget_constants(scratch)
-    start = max(first, 0)
-    if is_chosen:
-        _give_back(trees, parameters, blocks, node, found, n_samples)
-    else:
-        end = start + n_samples
-        is_grown = was_leaf and first == NIL and n_levels == ALL_LEVELS
-        if is_grown and is_worth_copying(data, parameters, scratch, n_samples):
-            copy_columns(data, scratch, start, end, start)
-            scratch.work[COPIED] = start
-        copied = scratch.work[COPIED]
-        found = find_split(trees, data, parameters, scratch, blocks, node, key, depth, start, end, copied)
-        if _stands(nodes, node, was_leaf, found, scratch.choice):
-            scratch.work[GATHERED] = start
-            return STANDS
-    if start > 0:
-        gather(trees, data, parameters, scratch, node)
-    _release_but_block(trees, blocks, tree, node)
-    clear_dirty(nodes, node)
-    return SPLIT if found else LEAF
+    if status != UNKNOWN:
+        _give_back(trees, parameters, blocks, node, status == SPLIT, n_samples)
+        return status
+    is_grown = was_leaf and first == NIL and n_levels == ALL_LEVELS
+    if is_grown and is_worth_copying(data, parameters, scratch, n_samples):
+        copy_columns(data, scratch, 0, n_samples, 0)
+        scratch.work[COPIED] = 0
+    return status
 
 
 @pasted
@@ -374,13 +365,13 @@ def make_unfinished_leaf(trees, parameters, scratch, tree, node, depth, start, e
         set_tag(trees, tree, node)
 
 
-@inner
+@pasted
 def regrow(
     trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels, stop, cells, row, category_hashes
 ):
     """Resolve the tag of a node: choose its split again, and keep the subtree or grow another one.
 
-    first     as in `examine`
+    first     as in `_examine`
     n_levels  ALL_LEVELS; ONE_LEVEL: new children become leaves, tagged where they may be split; ONE_PATH: only the
               path that the query takes is grown, and the children beside it become such leaves
     stop      when it is set no further node is split
@@ -390,24 +381,40 @@ def regrow(
     Returns OK; FULL: with the tag still there, or with tagged leaves below; STOPPED: with tagged leaves below. In all
     cases every sample is in a leaf. O(n p) a level grown; for a path O(n p), if the splits are balanced.
     """
-    status = examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels)
-    if status == STANDS:
+    nodes = trees.nodes
+    examined = _examine(trees, data, parameters, scratch, blocks, tree, node, key, depth, first, n_levels)
+    if examined == STANDS:
         return OK
-    if status == FULL:
+    if examined == FULL:
         return FULL
-    found = status == SPLIT
     status = OK
     top = node
-    start = np.int64(0)
-    end = np.int64(trees.nodes[top]["n_samples"])
-    n_gathered = end
+    was_leaf = leaf_of(nodes, top) != NIL
+    start = max(first, 0)
+    end = start + np.int64(nodes[top]["n_samples"])
+    n_gathered = end - start
     level = depth
     size = 0
+    is_examined = False  # whether the top is known to need another split
     is_grown = True
+    is_sought = examined == UNKNOWN
+    found = examined == SPLIT
     following = np.int64(NIL)  # the child on the path
     first_copied = scratch.work[COPIED]
     copied_at = 0  # the size of the stack when the samples that are copied were taken from it
     while True:
+        if is_sought:
+            found = find_split(trees, data, parameters, scratch, blocks, node, key, level, start, end, first_copied)
+        if not is_examined:
+            is_examined = True
+            if is_sought and _stands(nodes, node, was_leaf, found, scratch.choice):
+                scratch.work[GATHERED] = start
+                return OK
+            if start > 0:
+                gather(trees, data, parameters, scratch, node)
+                start, end = np.int64(0), n_gathered
+            _release_but_block(trees, blocks, tree, node)
+            clear_dirty(nodes, node)
         if found:
             is_left = first_copied == NIL and n_levels == ALL_LEVELS
             if is_left and is_worth_copying(data, parameters, scratch, end - start):
@@ -442,8 +449,7 @@ def regrow(
                 status = FULL
             elif status == OK and is_set(stop):
                 status = STOPPED
-            if status == OK:
-                found = find_split(trees, data, parameters, scratch, blocks, node, key, level, start, end, first_copied)
+        is_sought = is_grown and status == OK
     if n_levels != ALL_LEVELS or status != OK:
         mark_dirty(trees, scratch, top)
     return status

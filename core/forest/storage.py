@@ -226,10 +226,11 @@ class KeptForest(Engine):
         """Samples and codes that there is working space for."""
         return len(self.scratch.order), len(self.scratch.category_places) - 1
 
-    def reserve_scratch(self, data: ForestData) -> None:
-        """Working space for the largest tree and all categories, never less than before."""
+    def reserve_scratch(self, data: ForestData, needed: int | None = None) -> None:
+        """Working space for trees of `needed` samples, or the largest, and all categories, never less than before."""
         n_rows, n_codes = self._scratch_room
-        needed, n_words = self.largest_tree(), self.scratch.words.shape[1]
+        needed = self.largest_tree() if needed is None else needed
+        n_words = self.scratch.words.shape[1]
         if needed > n_rows or len(data.category_hashes) != n_codes or data.words.shape[1] != n_words:
             if needed > n_rows:
                 n_rows = max(needed, n_rows + n_rows // 4)

@@ -395,6 +395,8 @@ def _resolve_tree(
     keys[0] = tree_key(parameters[0]["seed_key"], tree)
     size = 1
     n_resolved = 0
+    if nodes[tree]["n_samples"] > scratch.order.shape[0]:
+        return FULL, n_resolved
     while size > 0 and trees.tree_tags[tree] > 0:
         size -= 1
         node = pending[size, 0]
@@ -500,8 +502,8 @@ def resolve(
                             long
     stop                    int64[1]; when another thread sets it no further node is split
 
-    Returns OK, or FULL when a pool is: the caller enlarges it and calls again; and the number of tags that were
-    worked on. One kernel for both, because the search of splits in it takes long to compile.
+    Returns OK, or FULL when a pool or the working space is: the caller enlarges it and calls again; and the number of
+    tags that were worked on. One kernel for both, because the search of splits in it takes long to compile.
     """
     total = 0
     is_path = cells.shape[0] > 0
