@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.paper.figures import COLOURS, figure
-from benchmarks.paper.sets import Split
+from benchmarks.paper.sets import Split, ready_copy
 from benchmarks.results import Row
 from benchmarks.timing import cpu_seconds, median
 from oubli.core import DynamicForestClassifier
@@ -79,7 +79,7 @@ def _batch(split: Split, size: int, seed: int) -> list[str]:
 
 
 def _lazily(forest: DynamicForestClassifier, batch: list[str]) -> float:
-    model = forest.copy()
+    model = ready_copy(forest)
 
     def work() -> None:
         model.delete(batch)
@@ -89,7 +89,7 @@ def _lazily(forest: DynamicForestClassifier, batch: list[str]) -> float:
 
 
 def _one_by_one(forest: DynamicForestClassifier, batch: list[str]) -> float:
-    model = forest.copy()
+    model = ready_copy(forest)
 
     def work() -> None:
         for i in batch:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.paper.figures import COLOURS, figure
-from benchmarks.paper.sets import Split
+from benchmarks.paper.sets import Split, ready_copy
 from benchmarks.problems import WARM_UP_ROWS
 from benchmarks.results import Row
 from benchmarks.timing import cpu_seconds, per_call
@@ -84,7 +84,7 @@ def measure(split: Split, n_requests: int) -> Found:
     for seed, (name, weights) in enumerate(MIXTURES.items()):
         counts = [max(10, round(n_requests * weight / sum(weights))) for weight in weights]
         requests = np.random.default_rng(seed).permutation(np.repeat([_ADD, _DELETE, _QUERY], counts))
-        scenarios.append(_run(name, forest.copy(), split, requests))
+        scenarios.append(_run(name, ready_copy(forest), split, requests))
     fits, queries = {}, {}
     for name, estimator in split.peers().items():
         fits[name] = cpu_seconds(partial(estimator.fit, split.X, split.y))

@@ -404,8 +404,10 @@ class ForestEngine(KeptForest):
             total += int(n_resolved)
             if status != FULL:
                 return total
-            self.grow_pools()
+            before = self.scratch
             self.reserve_scratch(data)
+            if self.scratch is before:
+                self.grow_pools()
 
     def _resolve_first(self, data: ForestData, tagged: list[int], spare: list[Scratch], finish: Finish) -> Ints | None:
         """Resolve the first of planted trees, and make room for the others; returns what one takes, as `Lease` says."""

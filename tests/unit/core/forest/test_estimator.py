@@ -156,6 +156,17 @@ def test_memory_does_not_grow_with_the_history(task: str, lazy: bool) -> None:
     model.check_invariants()
 
 
+def test_only_the_working_space_grows_when_trees_have_outgrown_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fitted(n=200, lazy=True)
+    engine = model.engine_
+    engine.scratch = engine.empty_scratch(8, 0)
+    monkeypatch.setattr(engine, "grow_pools", lambda: pytest.fail("it copies all trees"))
+    model.delete("s0")
+    model.predict(samples()[0][:1])
+    assert len(engine.scratch.order) >= engine.largest_tree()
+    assert model.verify().ok
+
+
 # Bands of class probabilities ---------------------------------------------------------------------
 
 
