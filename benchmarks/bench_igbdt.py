@@ -109,7 +109,9 @@ def load_rows(name: str, data: Path, cache: Path, n_rows: int | None) -> Rows:
     nothing = np.zeros(cells.shape[1], np.bool_)
     held = Data(cells, np.zeros(n, np.int64), np.arange(n, dtype=np.uint64), np.zeros(0, np.uint64), nothing)
     y = np.asarray(split.y, np.float64)
-    problem = Problem(held, np.zeros(1, np.int32), 0, y, np.ones(n, np.bool_), n, np.zeros(1, np.int64))
+    none = np.zeros(0, np.int64)
+    ranks, all_held, units = np.zeros(1, np.int32), np.ones(n, np.bool_), np.zeros(0, np.int32)
+    problem = Problem(held, ranks, 0, y, all_held, n, np.zeros(1, np.int64), none, units, is_whole=True)
     return Rows(name, problem, np.ascontiguousarray(X_test, np.float32), np.asarray(split.y_test, np.float64))
 
 

@@ -12,6 +12,7 @@ from numba import config
 from benchmarks import (
     bench_attacks,
     bench_boosting,
+    bench_igbdt,
     bench_influence,
     bench_operations,
     bench_paper,
@@ -52,6 +53,7 @@ TREE = {
     "FULL": bench_tree.Sizes(300, 1, 1, 20.0, 20.0, 500, 1.0, COST),
     "benchmarks.streams.curves.EPSILONS": (0.5, 0.1),
 }
+IGBDT = {"SETS": ("abalone",), "SMALL_BATCHES": (10, 20), "FULL": bench_igbdt.Sizes(200, 3, 1, 5.0)}
 ATTACKS = {"SETS": ("adult", "abalone"), "ROWS": 400, "TRIES": 2}
 UNSEEN = {"SETS": ("electricity", "abalone"), "LABELED": ("electricity",)}
 FEW = {"ROWS": 400, "LABELED_ROWS": 200, "JUDGES": 20}
@@ -72,6 +74,7 @@ SCRIPTS = [
     Script("unseen", ("coverage", "labels"), "", UNSEEN | FEW),
     Script("export", ("rows",), "", {"SETS": ("abalone", "electricity"), "ROWS": 300, "TREES": 3}),
     Script("shap", ("boosting",), "--only boosting", {"SETS": ("electricity",), "SIZES": (300, 10, 3, 2), "ROUNDS": 1}),
+    Script("igbdt", tuple(bench_igbdt.QUESTIONS), "", IGBDT),
     Script("limits", (), "--rows 800", {"SMALL": 500, "LARGE": 1_000, "ASKED": (300, 500, 1_000)}),
 ]
 
