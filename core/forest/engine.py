@@ -382,7 +382,7 @@ class ForestEngine(KeptForest):
 
     @property
     def n_tags(self) -> int:
-        return self.trees.meta.item(N_TAGS)
+        return int(self.trees.meta.item(N_TAGS))
 
     @property
     def is_planted_only(self) -> bool:
