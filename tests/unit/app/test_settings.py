@@ -7,15 +7,7 @@ import pytest
 
 from oubli.app import settings as settings_module
 from oubli.app.cli.main import settings_lines
-from oubli.app.settings import (
-    DEFAULT_CONFIG,
-    GROUPS,
-    MODEL_PARAMETERS,
-    REMOVED,
-    Settings,
-    SettingsError,
-    load_settings,
-)
+from oubli.app.settings import DEFAULT_CONFIG, GROUPS, MODEL_PARAMETERS, REMOVED, Settings, SettingsError, load_settings
 
 CANARY = "hunter2-canary"
 

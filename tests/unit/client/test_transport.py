@@ -107,10 +107,7 @@ def test_half_an_answer_is_none_and_the_request_comes_again_with_its_key(kind: s
     [
         (BROKEN["half a body"], NoAnswerError),
         (b"", errors.TimedOutError),  # a server that is silent is not waited for for ever
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>",
-            errors.UnexpectedAnswerError,
-        ),  # a page of a proxy
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", errors.UnexpectedAnswerError),  # a page of a proxy
     ],
 )
 def test_half_an_answer_to_what_has_no_key_is_an_error(kind: str, answer: bytes, error: type[ClientError]) -> None:
